@@ -26,7 +26,7 @@ from undamped.lab.data.published import cache, catalogue
 from undamped.lab.data.published.fetch import fetch, fetch_all
 from undamped.lab.data.published.progress import Listener
 from undamped.lab.data.published.sources import Address, DataSet, File, Package, Pick, Source
-from undamped.lab.data.published.transport import package_index
+from undamped.lab.data.published.transport.packages import read_configuration
 
 TEXT = b"the quick brown fox\n" * 50
 
@@ -76,7 +76,7 @@ def tiny(*sources, name="tiny", **more):
         name=name,
         about="Words.",
         licence="none at all",
-        place=name,
+        folder=name,
         sources=sources or (Source((package(),), FILES),),
         **more,
     )
@@ -196,7 +196,7 @@ def test_a_source_archive_never_reaches_pip_download(only, tool, tmp_path, form)
 def test_pip_says_which_index(tool):
     printed = "Base URL of the Python\n   Package Index (default\n https://default.test/simple)."
     tool("pip", f'if [ "$1" = help ]; then echo "{printed}"; fi')
-    read = package_index.read_configuration
+    read = read_configuration
     assert read(["pip"]).indexes == ("https://default.test/simple",)
     tool(
         "pip",
@@ -445,7 +445,7 @@ def test_command_line_from_list_to_damage(only, tool, tmp_path):
     [
         (["fetch", "tinny"], "Did you mean 'tiny'"),
         (["info", "ucr/../../etc"], "undamped data list"),
-        (["fetch", "tiny", "--from", "nowhere"], "nothing of that name"),
+        (["fetch", "tiny", "--from", "nowhere"], "nowhere does not exist"),
         (["fetch", "tiny"], "no `npm` on this machine"),
     ],
 )
@@ -472,7 +472,7 @@ def test_the_catalogue_is_whole_and_documented():
     page = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
     for name, data_set in catalogue.all_sets().items():
         assert f"`{name}`" in page
-        assert catalogue.find(data_set.place) is catalogue.find(name.upper()) is data_set
+        assert catalogue.find(data_set.folder) is catalogue.find(name.upper()) is data_set
         assert data_set.licence and data_set.sources
         for source in data_set.sources:
             checksums = [file.sha256 for file in source.files]
@@ -485,12 +485,12 @@ def test_the_catalogue_is_whole_and_documented():
                     assert part.sha256 or checksums
                 checksums += [part.sha256] if part.sha256 else []
             assert all(len(checksum) == 64 for checksum in checksums)
-    assert len(catalogue.members("ucr")) == 24
+    assert len(catalogue.find_all("ucr")) == 24
 
 
 def test_any_set_of_the_archive_by_its_name():
     found = catalogue.find("ucr/HandOutlines")
-    assert found.place == "ucr/HandOutlines"
+    assert found.folder == "ucr/HandOutlines"
     assert found.sources[0].parts[0].file == "HandOutlines.zip"
     for name in ("ucr/../x", "ucr/", "ucr/a/b", "HandOutlines"):
         with pytest.raises(UnknownNameError):

@@ -8,9 +8,13 @@ from contextlib import contextmanager
 import pytest
 
 from undamped.lab.data.published.progress import Listener, human
-from undamped.lab.data.published.transport import web
-from undamped.lab.data.published.transport.download import download
-from undamped.lab.data.published.transport.web import DownloadError, UnreachableError, read_page
+from undamped.lab.data.published.transport import download as transport
+from undamped.lab.data.published.transport.download import (
+    Client,
+    DownloadError,
+    UnreachableError,
+    download,
+)
 
 CONTENT = bytes(range(256)) * 4000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -120,13 +124,13 @@ def test_a_broken_connection_is_resumed_at_once(tmp_path):
             "bytes=800000-",
         ]
     assert (tmp_path / "file").read_bytes() == CONTENT
-    assert any("broke off" in note for note in notes.notes)
+    assert any("interrupted" in note for note in notes.notes)
 
 
 @pytest.mark.parametrize("checksum", [DIGEST, None])
 def test_an_interrupted_download_goes_on_in_the_next_call(tmp_path, checksum):
     with serving(break_after=150_000) as (server, base):
-        with pytest.raises(DownloadError, match="broke off"):
+        with pytest.raises(DownloadError, match="interrupted 4 times"):
             get(f"{base}/f", tmp_path, sha256=checksum)
         assert not (tmp_path / "file").exists()
         assert (tmp_path / "partial").stat().st_size == 600_000
@@ -207,7 +211,7 @@ def test_a_closed_port_is_an_unreachable_host(tmp_path):
 def test_a_host_that_says_nothing_is_given_up(tmp_path, monkeypatch):
     import socket
 
-    monkeypatch.setattr(web, "TIMEOUT", 0.2)
+    monkeypatch.setattr(transport, "TIMEOUT", 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(1)
@@ -233,12 +237,8 @@ def test_redirects_are_checked_too(tmp_path):
 def test_passwords_stay_with_their_host_and_out_of_messages(tmp_path):
     with serving() as (server, base):
         with_user = base.replace("//", "//me:secret@")
-        read_page(
-            f"{with_user}/to/{base}/f",
-            headers={"Authorization": "Basic x"},
-            plain_http=True,
-            certificates=None,
-        )
+        client = Client(headers={"Authorization": "Basic x"}, plain_http=True)
+        client.read_page(f"{with_user}/to/{base}/f")
         assert [("Authorization" in request) for request in server.requests] == [True, False]
         with pytest.raises(DownloadError) as caught:
             get(f"{with_user}/missing?token=secret", tmp_path)

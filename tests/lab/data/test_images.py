@@ -49,17 +49,17 @@ def test_the_four_files_of_mnist(tmp_path, compressed):
 def test_damaged_idx(tmp_path, content):
     path = tmp_path / "file"
     path.write_bytes(content)
-    with pytest.raises(DataError, match="expected an IDX file, got"):
+    with pytest.raises(DataError, match="is not an IDX file"):
         read_idx(path)
 
 
 def test_idx_parts_that_do_not_fit(tmp_path):
     mnist(tmp_path)
     (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(idx(np.zeros(3, np.uint8)))
-    with pytest.raises(DataError, match="one label for each t10k picture"):
+    with pytest.raises(DataError, match=r"has t10k images \(\d+, 28, 28\) and labels"):
         read_idx_folder(tmp_path)
     (tmp_path / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(DataError, match="the file t10k-labels-idx1-ubyte, got none"):
+    with pytest.raises(DataError, match="has no file t10k-labels-idx1-ubyte"):
         read_idx_folder(tmp_path)
 
 
@@ -75,18 +75,18 @@ def test_the_three_forms_of_cifar_hold_the_same(tmp_path, form):
 
 
 def test_bad_cifar(tmp_path):
-    with pytest.raises(DataError, match="none of them"):
+    with pytest.raises(DataError, match="has no data_batch_1.bin, data_batch_1 or"):
         read_cifar10(tmp_path)
     cifar10(tmp_path, "pickle")
     (tmp_path / "data_batch_3").unlink()
-    with pytest.raises(DataError, match="the file data_batch_3, got none"):
+    with pytest.raises(DataError, match="has no file data_batch_3"):
         read_cifar10(tmp_path)
     (tmp_path / "data_batch_3").write_bytes(pickle.dumps({"data": [1]}, protocol=2))
-    with pytest.raises(DataError, match="other entries"):
+    with pytest.raises(DataError, match="has no 'data' of 3072 bytes per image"):
         read_cifar10(tmp_path)
     cifar10(tmp_path, "binary")
     (tmp_path / "test_batch.bin").write_bytes(b"12345")
-    with pytest.raises(DataError, match="records of 3073 bytes"):
+    with pytest.raises(DataError, match="not records of 3073"):
         read_cifar10(tmp_path)
 
 
@@ -98,7 +98,7 @@ def test_bad_cifar_pictures(tmp_path):
         read_cifar10(tmp_path)
     (tmp_path / "data_batch_2.png").write_bytes(content)
     (tmp_path / "train_lables.json").write_text("[1, 2]")
-    with pytest.raises(DataError, match="one label for each training picture"):
+    with pytest.raises(DataError, match="training images and .* labels"):
         read_cifar10(tmp_path)
     (tmp_path / "train_lables.json").write_text('{"a": 1}')
     with pytest.raises(DataError, match="a JSON list"):
@@ -158,7 +158,7 @@ class Evil:
 def test_nothing_is_ever_called(tmp_path, capsys, value, protocol):
     path = tmp_path / "file"
     path.write_bytes(pickle.dumps(value, protocol=protocol))
-    with pytest.raises(DataError, match="Nothing in it was run"):
+    with pytest.raises(DataError, match="Nothing in it was executed"):
         read_pickled(path)
     assert capsys.readouterr().out == ""
 
@@ -169,7 +169,7 @@ def test_what_a_pickle_shares_is_copied_once(tmp_path):
     path.write_bytes(b"\x80\x02]q\x00" + b"".join(
         b"]q%c(h%ch%ce" % (n + 1, n, n) for n in range(40)
     ) + b"\x90."[1:])  # fmt: skip
-    with pytest.raises(DataError, match="a damaged file"):  # 41 lists lie on the stack
+    with pytest.raises(DataError, match="it is damaged"):  # 41 lists lie on the stack
         read_pickled(path)
     value = []
     for _ in range(40):
@@ -182,17 +182,17 @@ def test_what_a_pickle_shares_is_copied_once(tmp_path):
 def test_pickles_that_take_forever_are_refused(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"\x80\x02" + b"(t" * 400_000 + b"t.")  # linear, whatever is on the stack
-    with pytest.raises(DataError, match="a damaged file"):
+    with pytest.raises(DataError, match="it is damaged"):
         read_pickled(path)
     key = ()
     for _ in range(60):  # nobody could compute its hash
         key = (key, key)
     head = pickle.dumps(key, protocol=2)[2:-1]
     path.write_bytes(b"\x80\x02}" + head + b"K\x01s.")
-    with pytest.raises(DataError, match="a damaged file"):
+    with pytest.raises(DataError, match="it is damaged"):
         read_pickled(path)
     own = []
     own.append(own)
     path.write_bytes(pickle.dumps(own, protocol=2))
-    with pytest.raises(DataError, match="a damaged file"):
+    with pytest.raises(DataError, match="it is damaged"):
         read_pickled(path)

@@ -24,11 +24,11 @@ def test_penn_treebank_keeps_line_ends_and_nothing_around_lines(tmp_path):
 
 
 def test_bad_penn_treebank(tmp_path):
-    with pytest.raises(DataError, match=r"ptb.train.txt: expected a UTF-8 text file"):
+    with pytest.raises(DataError, match=r"ptb.train.txt cannot be read: No such file"):
         read_penn_treebank(tmp_path)
     ptb(tmp_path)
     (tmp_path / "ptb.test.txt").write_text(" \n")
-    with pytest.raises(DataError, match="an empty file"):
+    with pytest.raises(DataError, match="is empty"):
         read_penn_treebank(tmp_path)
     (tmp_path / "ptb.test.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match="not UTF-8"):
@@ -58,12 +58,12 @@ def test_imdb_in_both_forms(tmp_path):
 )
 def test_bad_imdb_tables(tmp_path, content):
     (tmp_path / "imdb-half.csv").write_text(content)
-    with pytest.raises(DataError, match="expected"):
+    with pytest.raises(DataError, match="needs the columns|both classes"):
         read_imdb(tmp_path)
 
 
 def test_no_imdb_at_all(tmp_path):
-    with pytest.raises(DataError, match="the aclImdb folders, or this table"):
+    with pytest.raises(DataError, match="there is no folder aclImdb"):
         read_imdb(tmp_path)
 
 
@@ -96,14 +96,14 @@ def test_bad_glove(tmp_path):
     with pytest.raises(DataError, match="neither"):
         read_glove(tmp_path, set())
     (tmp_path / "glove.txt").write_text("good 1 2 3\nbad 1 2\n")
-    with pytest.raises(DataError, match="other lines"):
+    with pytest.raises(DataError, match="a word and its numbers on each line"):
         read_glove(tmp_path, {"good"})
     (tmp_path / "glove.txt").write_text("good 1 two 3\n")
-    with pytest.raises(DataError, match="other lines"):
+    with pytest.raises(DataError, match="a word and its numbers on each line"):
         read_glove(tmp_path, {"good"})
     (tmp_path / "glove.npz").write_bytes(b"no zip")
-    with pytest.raises(DataError, match="another kind of file"):
+    with pytest.raises(DataError, match="the arrays 'words' and 'vectors'"):
         read_glove(tmp_path, {"good"})
     np.savez(tmp_path / "glove.npz", words=np.array(["a"], object), vectors=np.zeros((1, 2)))
-    with pytest.raises(DataError, match="another kind of file"):
+    with pytest.raises(DataError, match="the arrays 'words' and 'vectors'"):
         read_glove(tmp_path, {"good"})

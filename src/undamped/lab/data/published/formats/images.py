@@ -1,6 +1,6 @@
-"""Pictures in the files their data sets are known by: IDX, CIFAR-10's three forms.
+"""Images in the files of their data sets: IDX, and the three forms of CIFAR-10.
 
-Pixels stay bytes, as they are on disk; whoever reads them scales them.
+Pixels stay bytes, as in the files.
 """
 
 from __future__ import annotations
@@ -16,33 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from undamped._base.errors import DataError, explain
+from undamped.lab.data.published.arrays import damaged
 from undamped.lab.data.published.formats.pickles import read_pickled
 
 CIFAR_SIDE = 32
-CIFAR_CLASSES = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
+_CIFAR_CLASSES = 10
 _PIXELS = 3 * CIFAR_SIDE**2
 _IDX_KINDS = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-_MOST_BYTES = 2**31  # of one IDX file; a header may promise anything
+_MOST_BYTES = 2**31  # of an IDX file, whose header may contain any number
 
 
 @dataclass(frozen=True)
 class Images:
-    """Pictures and their classes, one part to learn from and one to be tested on."""
+    """Images and their classes, for training and for the test."""
 
-    train: np.ndarray  # uint8 (pictures, rows, columns) or (pictures, 3, rows, columns)
-    train_labels: np.ndarray  # int64 (pictures,)
+    train: np.ndarray  # uint8 (images, rows, columns) or (images, 3, rows, columns)
+    train_labels: np.ndarray  # int64 (images,)
     test: np.ndarray
     test_labels: np.ndarray
 
@@ -51,7 +40,7 @@ def read_idx(path: Path) -> np.ndarray:
     """Read an IDX file, plain or compressed with gzip.
 
     Args:
-        path: The file; what is inside decides, not its name.
+        path: The file; its content decides about the compression, and not its name.
 
     Example:
         >>> read_idx(Path("train-images-idx3-ubyte.gz")).shape
@@ -63,128 +52,119 @@ def read_idx(path: Path) -> np.ndarray:
         with gzip.open(path, "rb") if compressed else path.open("rb") as file:
             return _parse_idx(file)
     except (struct.error, EOFError, zlib.error, gzip.BadGzipFile):
-        got = "one that ends too soon or is damaged"
+        problem = "it is truncated or damaged"
     except ValueError as error:
-        got = str(error)
+        problem = str(error)
     except OSError as error:
-        got = error.strerror or "a file that cannot be read"
-    raise _refuse(path, "an IDX file", got)
+        problem = error.strerror or "it cannot be read"
+    raise damaged(path, f"is not an IDX file: {problem}")
 
 
 def _parse_idx(file: Any) -> np.ndarray:
     zeros, kind, dimensions = struct.unpack(">HBB", file.read(4))
     if zeros or kind not in _IDX_KINDS or not dimensions:
-        raise ValueError("another kind of file")
+        raise ValueError("its header is different")
     shape = struct.unpack(f">{dimensions}I", file.read(4 * dimensions))
     dtype = np.dtype(_IDX_KINDS[kind])
     expected = math.prod(shape) * dtype.itemsize
     if expected > _MOST_BYTES:
-        raise ValueError(f"a header that promises {expected:,} bytes")
+        raise ValueError(f"its header declares {expected:,} bytes")
     content = file.read(expected + 1)
     if len(content) != expected:
         more = "more" if len(content) > expected else "fewer"
-        raise ValueError(f"{more} bytes than the {expected:,} that its header promises")
+        raise ValueError(f"it has {more} bytes than the {expected:,} of its header")
     return np.frombuffer(content, dtype).reshape(shape)
 
 
 def read_idx_folder(folder: Path) -> Images:
-    """Read the four files of MNIST or of a set that comes in the same form.
+    """Read the four files of MNIST or of a set in the same form.
 
     Args:
-        folder: Holds train-images-idx3-ubyte, train-labels-idx1-ubyte and the two t10k files,
+        folder: Contains train-images-idx3-ubyte, train-labels-idx1-ubyte and the two t10k files,
             each plain or with .gz.
     """
-    parts = {}
-    for part in ("train", "t10k"):
-        pictures = read_idx(_present(folder, f"{part}-images-idx3-ubyte"))
-        labels = read_idx(_present(folder, f"{part}-labels-idx1-ubyte"))
-        if pictures.ndim != 3 or labels.ndim != 1 or len(pictures) != len(labels):
-            raise _refuse(
-                folder,
-                f"one label for each {part} picture",
-                f"pictures {pictures.shape} and labels {labels.shape}",
-            )
-        parts[part] = pictures, labels.astype(np.int64)
-    return Images(*parts["train"], *parts["t10k"])
+    splits = {}
+    for split in ("train", "t10k"):
+        images = read_idx(_existing(folder, f"{split}-images-idx3-ubyte"))
+        labels = read_idx(_existing(folder, f"{split}-labels-idx1-ubyte"))
+        if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
+            raise damaged(folder, f"has {split} images {images.shape} and labels {labels.shape}")
+        splits[split] = images, labels.astype(np.int64)
+    return Images(*splits["train"], *splits["t10k"])
 
 
 def read_cifar10(folder: Path) -> Images:
-    """Read CIFAR-10 in its binary, its Python or its picture form, whichever is there.
+    """Read CIFAR-10 in its binary, its Python or its PNG form, whichever exists.
 
     Args:
-        folder: Holds data_batch_1.bin …, or data_batch_1 …, or data_batch_1.png … with
+        folder: Contains data_batch_1.bin …, or data_batch_1 …, or data_batch_1.png … with
             train_lables.json, each with its test_batch.
 
     Returns:
-        Pictures as (number, colour, row, column).
+        Images (number, colour, row, column).
     """
-    for ending, read in ((".bin", _cifar_binary), ("", _cifar_pickle), (".png", _cifar_picture)):
-        if (folder / f"data_batch_1{ending}").exists():
-            batches = [f"data_batch_{number}{ending}" for number in range(1, 6)]
-            train = [read(_present(folder, name)) for name in batches]
-            test = read(_present(folder, f"test_batch{ending}"))
+    for suffix, read in ((".bin", _cifar_binary), ("", _cifar_pickle), (".png", _cifar_png)):
+        if (folder / f"data_batch_1{suffix}").exists():
+            batches = [f"data_batch_{number}{suffix}" for number in range(1, 6)]
+            train = [read(_existing(folder, name)) for name in batches]
+            test, test_labels = read(_existing(folder, f"test_batch{suffix}"))
             train_labels = [labels for _, labels in train if labels is not None]
-            if ending == ".png":
-                train_labels = [_labels(_present(folder, "train_lables.json"))]
-                test = test[0], _labels(_present(folder, "test_lables.json"))
-            assert test[1] is not None
-            return _checked(
-                folder,
-                Images(
-                    np.concatenate([pictures for pictures, _ in train]),
-                    np.concatenate(train_labels),
-                    test[0],
-                    test[1],
-                ),
-            )
-    raise _refuse(folder, "data_batch_1.bin, data_batch_1 or data_batch_1.png", "none of them")
+            if suffix == ".png":
+                train_labels = [_json_labels(_existing(folder, "train_lables.json"))]
+                test_labels = _json_labels(_existing(folder, "test_lables.json"))
+            assert test_labels is not None
+            images = np.concatenate([images for images, _ in train])
+            return _checked(folder, Images(images, np.concatenate(train_labels), test, test_labels))
+    raise damaged(folder, "has no data_batch_1.bin, data_batch_1 or data_batch_1.png")
 
 
 def _cifar_binary(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     content = np.fromfile(path, np.uint8)
     if not len(content) or len(content) % (_PIXELS + 1):
-        raise _refuse(path, f"records of {_PIXELS + 1} bytes", f"{len(content):,} bytes")
+        raise damaged(path, f"has {len(content):,} bytes, not records of {_PIXELS + 1}")
     records = content.reshape(-1, _PIXELS + 1)
     return _planes(records[:, 1:]), records[:, 0].astype(np.int64)
 
 
 def _cifar_pickle(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    found = read_pickled(path)
+    content = read_pickled(path)
     entries = {}
-    if isinstance(found, dict):
-        entries = {k.decode("latin-1") if isinstance(k, bytes) else k: v for k, v in found.items()}
-    pictures, labels = entries.get("data"), entries.get("labels")
+    if isinstance(content, dict):
+        entries = {
+            k.decode("latin-1") if isinstance(k, bytes) else k: v for k, v in content.items()
+        }
+    images, labels = entries.get("data"), entries.get("labels")
     if (
-        not isinstance(pictures, np.ndarray)
-        or pictures.dtype != np.uint8
-        or pictures.shape[1:] != (_PIXELS,)
+        not isinstance(images, np.ndarray)
+        or images.dtype != np.uint8
+        or images.shape[1:] != (_PIXELS,)
         or not isinstance(labels, list)
         or not all(type(label) is int for label in labels)
-        or len(labels) != len(pictures)
+        or len(labels) != len(images)
     ):
-        raise _refuse(path, f"'data' of {_PIXELS} bytes per picture and 'labels'", "other entries")
-    return _planes(pictures), np.array(labels, np.int64)
+        raise damaged(path, f"has no 'data' of {_PIXELS} bytes per image with 'labels'")
+    return _planes(images), np.array(labels, np.int64)
 
 
-def _cifar_picture(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+def _cifar_png(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(path) as image:
             pixels = np.asarray(image.convert("RGB"))
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError):
-        raise _refuse(path, "a PNG picture", "one that is damaged or of another kind") from None
+        raise damaged(path, "is not a PNG file, or it is damaged") from None
     if pixels.shape[1] != CIFAR_SIDE**2:
-        raise _refuse(path, f"rows of {CIFAR_SIDE**2} pixels", pixels.shape[1])
-    pictures = pixels.reshape(-1, CIFAR_SIDE, CIFAR_SIDE, 3)
-    return np.ascontiguousarray(pictures.transpose(0, 3, 1, 2)), None
+        raise damaged(path, f"has rows of {pixels.shape[1]} pixels instead of {CIFAR_SIDE**2}")
+    images = pixels.reshape(-1, CIFAR_SIDE, CIFAR_SIDE, 3)
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2)), None
 
 
 def _planes(rows: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(rows).reshape(-1, 3, CIFAR_SIDE, CIFAR_SIDE)
 
 
-def _labels(path: Path) -> np.ndarray:
+def _json_labels(path: Path) -> np.ndarray:
     try:
         labels = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
@@ -192,33 +172,24 @@ def _labels(path: Path) -> np.ndarray:
     if not isinstance(labels, list) or not all(
         type(label) is int and abs(label) < 1 << 62 for label in labels
     ):
-        raise _refuse(path, "a JSON list of whole numbers", "something else")
+        raise damaged(path, "is not a JSON list of integers")
     return np.array(labels, np.int64)
 
 
 def _checked(folder: Path, images: Images) -> Images:
-    for name, pictures, labels in (
+    for name, pixels, labels in (
         ("training", images.train, images.train_labels),
         ("test", images.test, images.test_labels),
     ):
-        if len(pictures) != len(labels):
-            raise _refuse(
-                folder,
-                f"one label for each {name} picture",
-                f"{len(pictures):,} pictures and {len(labels):,} labels",
-            )
-        if len(labels) and not 0 <= labels.min() <= labels.max() < len(CIFAR_CLASSES):
-            raise _refuse(folder, "labels from 0 to 9", f"{labels.min()} to {labels.max()}")
+        if len(pixels) != len(labels):
+            raise damaged(folder, f"has {len(pixels):,} {name} images and {len(labels):,} labels")
+        if len(labels) and not 0 <= labels.min() <= labels.max() < _CIFAR_CLASSES:
+            raise damaged(folder, f"has labels from {labels.min()} to {labels.max()}, not 0 to 9")
     return images
 
 
-def _present(folder: Path, name: str) -> Path:
+def _existing(folder: Path, name: str) -> Path:
     for candidate in (folder / name, folder / f"{name}.gz"):
         if candidate.is_file():
             return candidate
-    raise _refuse(folder, f"the file {name}", "none")
-
-
-def _refuse(path: Path, expected: str, got: object) -> DataError:
-    remedy = "Fetch the data anew."
-    return DataError(explain(str(path), expected=expected, got=got, remedy=remedy))
+    raise damaged(folder, f"has no file {name}")

@@ -1,8 +1,8 @@
 """Pickles of plain data, read without unpickling: nothing in the file is ever called.
 
-A pickle is a program. `pickletools` splits it into opcodes without running it, and the small
-machine here understands only those that build dicts, lists, tuples, texts, bytes and whole
-numbers, and the one way in which NumPy writes an array down. Everything else is refused.
+A pickle is a program. `pickletools` splits it into opcodes without running it, and the interpreter
+here supports only those that build dicts, lists, tuples, strings, bytes and numbers, and the
+pickled form of a NumPy array. Everything else is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from undamped._base.errors import DataError, explain
+from undamped._base.errors import DataError, shortened
 
 _ARRAY_MAKERS = {
     "numpy.core.multiarray _reconstruct",
@@ -35,28 +35,28 @@ _CONSTANTS: dict[str, Any] = {
 _LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "INT", "LONG", "BINFLOAT"}
 _TEXTS = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
 _BYTES = {"BINBYTES", "SHORT_BINBYTES", "BINBYTES8"}
-_OLD_TEXTS = {"BINSTRING", "SHORT_BINSTRING"}  # Python 2 wrote texts and bytes alike
-_PUT = {"BINPUT", "LONG_BINPUT", "PUT"}
-_GET = {"BINGET", "LONG_BINGET", "GET"}
+_OLD_TEXTS = {"BINSTRING", "SHORT_BINSTRING"}  # strings and bytes of Python 2
+_STORE = {"BINPUT", "LONG_BINPUT", "PUT"}
+_LOAD = {"BINGET", "LONG_BINGET", "GET"}
 _SKIPPED = {"PROTO", "FRAME"}
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-_LONGEST = 10_000_000  # opcodes; a part of CIFAR has 50 thousand
+_LONGEST = 10_000_000  # opcodes; a file of CIFAR has 50 thousand
 
 
 class _RefusalError(Exception):
-    """The pickle asks for something that plain data never needs."""
+    """The pickle contains something that plain data never needs."""
 
 
 @dataclass(frozen=True)
 class _Name:
-    """A name that the pickle mentioned; it is compared, never looked up."""
+    """A name in the pickle; it is compared, never imported."""
 
     name: str
 
 
 @dataclass
 class _Kind:
-    """A NumPy number format on its way in."""
+    """A NumPy dtype that is being read."""
 
     code: str
     order: str = "|"
@@ -64,15 +64,15 @@ class _Kind:
 
 @dataclass
 class _Array:
-    """A NumPy array on its way in."""
+    """A NumPy array that is being read."""
 
     values: np.ndarray | None = None
 
 
 def read_pickled(path: Path) -> Any:
-    """Read a pickle of dicts, lists, texts, bytes, numbers and NumPy arrays.
+    """Read a pickle of dicts, lists, strings, bytes, numbers and NumPy arrays.
 
-    Texts of Python 2 come out as bytes, because that is what they were.
+    Strings of Python 2 are returned as bytes.
 
     Args:
         path: The file.
@@ -82,34 +82,23 @@ def read_pickled(path: Path) -> Any:
         [6, 9, 9]
     """
     try:
-        # From memory: a length in the file never makes Python reserve more than is there.
+        # From memory, so that a length in the file never makes Python reserve more than it has.
         return _plain(_Machine().run(io.BytesIO(path.read_bytes())), {})
     except _RefusalError as refusal:
-        got = str(refusal)
+        problem = str(refusal)
     except OSError as error:
-        got = error.strerror or "a file that cannot be read"
-    except (
-        ValueError,
-        IndexError,
-        KeyError,
-        TypeError,
-        OverflowError,
-        RecursionError,
-        MemoryError,
-    ):
-        got = "a damaged file"
+        problem = error.strerror or "it cannot be read"
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError, MemoryError):
+        problem = "it is damaged"
     raise DataError(
-        explain(
-            str(path),
-            expected="a pickle of plain data (dicts, lists, texts, numbers, arrays)",
-            got=got,
-            remedy="Nothing in it was run; fetch the file anew, or convert it to .npz.",
-        )
+        f"{path} is not a pickle of plain data (dicts, lists, strings, numbers, arrays): "
+        f"{shortened(problem)}. Nothing in it was executed; fetch the file again, or convert it to "
+        ".npz."
     )
 
 
 class _Machine:
-    """The opcodes of plain data and a stack for them; a mark sets aside what lies below it."""
+    """An interpreter of the opcodes of plain data; a mark starts a new stack."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -125,8 +114,8 @@ class _Machine:
             "SETITEM": lambda _: self._fill([self.stack.pop() for _ in range(2)][::-1]),
             "SETITEMS": lambda _: self._fill(self._group()),
             "TUPLE": lambda _: self._push(tuple(self._group())),
-            "GLOBAL": lambda name: self._mention(name),
-            "STACK_GLOBAL": lambda _: self._mention(
+            "GLOBAL": self._name,
+            "STACK_GLOBAL": lambda _: self._name(
                 " ".join([self.stack.pop() for _ in range(2)][::-1])
             ),
             "REDUCE": lambda _: self._reduce(),
@@ -134,18 +123,18 @@ class _Machine:
         }
 
     def run(self, file: Any) -> Any:
-        """Follow the opcodes to the end and return the one thing they built."""
+        """Execute the opcodes and return the object they build."""
         for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
             name = opcode.name
             if count > _LONGEST:
-                raise _RefusalError(f"one of more than {_LONGEST:,} opcodes")
+                raise _RefusalError(f"it has more than {_LONGEST:,} opcodes")
             if name == "STOP":
                 if self.below:
                     raise ValueError
                 (result,) = self.stack
                 return result
             self._step(name, argument)
-        raise _RefusalError("a file that ends too soon")
+        raise _RefusalError("it is truncated")
 
     def _step(self, name: str, argument: Any) -> None:
         if name in _SKIPPED:
@@ -156,9 +145,9 @@ class _Machine:
             self.stack.append(argument.encode("latin-1"))
         elif name in _CONSTANTS:
             self.stack.append(_CONSTANTS[name])
-        elif name in _PUT:
+        elif name in _STORE:
             self.memo[argument] = self.stack[-1]
-        elif name in _GET:
+        elif name in _LOAD:
             self.stack.append(self.memo[argument])
         elif name in _TUPLES:
             count = _TUPLES[name]
@@ -166,7 +155,7 @@ class _Machine:
         elif name in self.special:
             self.special[name](argument)
         else:
-            raise _RefusalError(f"one that wants the opcode {name}")
+            raise _RefusalError(f"it has the opcode {name}")
 
     def _push(self, value: Any) -> None:
         self.stack.append(value)
@@ -187,14 +176,14 @@ class _Machine:
     def _fill(self, items: list[Any]) -> None:
         if not isinstance(self.stack[-1], dict):
             raise TypeError
-        # A tuple of tuples that share their parts can take forever to hash.
+        # Hashing a tuple of tuples with common elements can take exponential time.
         if not all(isinstance(key, (str, bytes, int)) for key in items[::2]):
             raise TypeError
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
-    def _mention(self, name: str) -> None:
+    def _name(self, name: str) -> None:
         if name not in _NAMES:
-            raise _RefusalError(f"one that wants to call {name.replace(' ', '.')!r}")
+            raise _RefusalError(f"it calls {name.replace(' ', '.')!r}")
         self.stack.append(_Name(name))
 
     def _reduce(self) -> None:
@@ -204,12 +193,12 @@ class _Machine:
         if function.name == "numpy dtype":
             code = _text(arguments[0])
             if code not in _NUMBERS:
-                raise _RefusalError(f"an array of the kind {code!r}")
+                raise _RefusalError(f"it has an array of dtype {code!r}")
             self.stack.append(_Kind(code))
         elif function.name in _ARRAY_MAKERS:
             self.stack.append(_Array())
         else:
-            raise _RefusalError(f"one that wants to call {function.name.replace(' ', '.')!r}")
+            raise _RefusalError(f"it calls {function.name.replace(' ', '.')!r}")
 
     def _build(self) -> None:
         state, built = self.stack.pop(), self.stack[-1]
@@ -219,7 +208,7 @@ class _Machine:
             _, shape, kind, by_columns, content = state
             built.values = _array(shape, kind, by_columns, content)
         else:
-            raise _RefusalError("one that sets the state of an object")
+            raise _RefusalError("it sets the state of an object")
 
 
 def _text(value: Any) -> str:
@@ -237,12 +226,12 @@ def _array(shape: Any, kind: Any, by_columns: Any, content: Any) -> np.ndarray:
 
 
 def _plain(value: Any, ready: dict[int, Any]) -> Any:
-    """Return a value with NumPy's arrays in it; leftovers of unfinished ones are refused.
+    """Return a value with NumPy arrays in it; incomplete ones are refused.
 
     Args:
         value: The value.
-        ready: What containers became, by identity: one that is mentioned many times is copied
-            once, and one that holds itself is refused.
+        ready: Results for containers, by identity: one that occurs many times is copied once, and
+            one that contains itself is refused.
     """
     if isinstance(value, _Array):
         if value.values is None:

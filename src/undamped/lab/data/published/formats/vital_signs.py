@@ -1,14 +1,15 @@
-"""Heart and breath: rates read off signals, windows of one real recording, simulated subjects."""
+"""Heart and respiratory rates: from signals, of a recording in windows, of simulated subjects."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from undamped._base.errors import DataError, OptionError, explain
-from undamped.lab.data.published.arrays import DAMAGE
+from undamped._base.errors import OptionError
+from undamped.lab.data.published.arrays import DAMAGE, damaged
 from undamped.lab.data.recordings.series import SeriesSet
 
 Rate = Literal["respiratory", "heart"]
@@ -16,22 +17,22 @@ SAMPLES_PER_SECOND = 125
 WINDOW_SECONDS = 32
 STEPS = SAMPLES_PER_SECOND * WINDOW_SECONDS
 _RECORDED_PER_SECOND = 1000
-_BREATHING_SWING = 0.15  # by how much a simulated ECG swings with the breath
+_RESPIRATORY_MODULATION = 0.15  # of the amplitude of a simulated ECG
 
 
 def systole_windows(folder: Path, rate: Rate, stride_seconds: float) -> SeriesSet:
-    """Cut the ECG and respiration that the systole package carries into labelled windows.
+    """Cut the ECG and respiration of the systole package into labelled windows.
 
-    Both signals are brought from 1000 to 125 samples a second, cut into windows of 32 seconds,
-    and each window is labelled with the rate that the signals themselves show in it.
+    Both signals are resampled from 1000 to 125 Hz and cut into windows of 32 seconds; the target
+    of a window is the rate measured in it.
 
     Args:
-        folder: Holds Task1_ECG.npy and Task1_Respiration.npy.
+        folder: Contains Task1_ECG.npy and Task1_Respiration.npy.
         rate: Which rate is the target, in events per minute.
         stride_seconds: Seconds from one window to the next.
 
     Returns:
-        Windows (4000, 2) that remember where they lay, so that they can be split by time.
+        Windows (4000, 2) with their positions in the recording, so that they can be split by time.
     """
     from scipy.signal import decimate
 
@@ -40,43 +41,33 @@ def systole_windows(folder: Path, rate: Rate, stride_seconds: float) -> SeriesSe
         signal = _load(folder / name)
         signals.append(decimate(signal, _RECORDED_PER_SECOND // SAMPLES_PER_SECOND, ftype="fir"))
     if len(signals[0]) != len(signals[1]) or len(signals[0]) < 3 * STEPS:
-        raise DataError(
-            explain(
-                str(folder),
-                expected=f"two signals of one length, at least {3 * WINDOW_SECONDS} seconds",
-                got=f"{len(signals[0])} and {len(signals[1])} samples",
-                remedy="Fetch the data anew.",
-            )
-        )
-    whole = np.stack(signals, axis=1).astype(np.float32)
-    recording = SeriesSet.of([whole], channels=["ecg", "respiration"], source="systole")
+        sizes = f"{len(signals[0])} and {len(signals[1])} samples"
+        raise damaged(folder, f"has signals of {sizes}, too short or of unequal length")
+    values = np.stack(signals, axis=1).astype(np.float32)
+    recording = SeriesSet.of([values], channels=["ecg", "respiration"], source="systole")
     cut = recording.windows(STEPS, max(1, round(stride_seconds * SAMPLES_PER_SECOND)))
     measure = respiratory_rate if rate == "respiratory" else heart_rate
     column = 1 if rate == "respiratory" else 0
     targets = np.array([measure(window[:, column]) for window in cut.series])
-    clear = np.flatnonzero(np.isfinite(targets))
-    kept = cut.take(clear)
-    return SeriesSet(
-        kept.series,
-        kept.channels,
-        targets[clear],
-        kept.ids,
+    measurable = np.flatnonzero(np.isfinite(targets))
+    return replace(
+        cut.take(measurable),
+        targets=targets[measurable],
         source="systole, one person, 25.6 minutes",
-        origin=kept.origin,
     )
 
 
 def simulated_subjects(rate: Rate, subjects: int, windows: int, seed: int) -> SeriesSet:
     """Simulate ECG and respiration of several people with neurokit2.
 
-    Everybody has a heart rate, a breathing rate and a noise level of their own, and each window
-    differs a little from them. The ECG's height swings with the breath, as in real recordings.
+    Every person has a heart rate, a respiratory rate and a noise level, and windows deviate a
+    little from them. The amplitude of the ECG is modulated by respiration, as in real recordings.
 
     Args:
         rate: Which rate is the target, in events per minute.
         subjects: How many people.
-        windows: Windows of each.
-        seed: Where the people come from.
+        windows: Windows per person.
+        seed: The seed of the simulation.
 
     Returns:
         Windows (4000, 2) with the subject as their group.
@@ -85,8 +76,8 @@ def simulated_subjects(rate: Rate, subjects: int, windows: int, seed: int) -> Se
         import neurokit2
     except ModuleNotFoundError:
         raise OptionError(
-            "vitals: expected the neurokit2 package for simulated subjects, got none. Install it "
-            "with pip install 'undamped[simulation]'."
+            "Simulated subjects need the package neurokit2. Install it with pip install "
+            "'undamped[simulation]'."
         ) from None
     series, targets, groups = [], [], []
     random = np.random.default_rng(seed)
@@ -94,19 +85,18 @@ def simulated_subjects(rate: Rate, subjects: int, windows: int, seed: int) -> Se
         heart, breath = random.uniform(50, 110), random.uniform(8, 28)
         noise = random.uniform(0.01, 0.1)
         for _ in range(windows):
-            beats = heart * random.uniform(0.93, 1.07)
-            breaths = breath * random.uniform(0.93, 1.07)
-            # The packages' stubs ask for whole numbers; any number will do.
+            # Any: the type stubs of neurokit2 require integer rates, its functions do not.
+            beats: Any = heart * random.uniform(0.93, 1.07)
+            breaths: Any = breath * random.uniform(0.93, 1.07)
             common: dict[str, Any] = {
                 "duration": WINDOW_SECONDS,
                 "sampling_rate": SAMPLES_PER_SECOND,
                 "noise": noise,
                 "random_state": int(random.integers(2**31)),
             }
-            people: dict[str, Any] = {"respiratory_rate": breaths, "heart_rate": beats}
-            lungs = neurokit2.rsp_simulate(**common, respiratory_rate=people["respiratory_rate"])
-            ecg = neurokit2.ecg_simulate(**common, heart_rate=people["heart_rate"], method="simple")
-            swing = 1 + _BREATHING_SWING * np.asarray(lungs) / max(1e-9, np.std(lungs))
+            lungs = neurokit2.rsp_simulate(**common, respiratory_rate=breaths)
+            ecg = neurokit2.ecg_simulate(**common, heart_rate=beats, method="simple")
+            swing = 1 + _RESPIRATORY_MODULATION * np.asarray(lungs) / max(1e-9, np.std(lungs))
             series.append(np.stack([np.asarray(ecg) * swing, np.asarray(lungs)], axis=1))
             targets.append(breaths if rate == "respiratory" else beats)
             groups.append(f"subject {subject}")
@@ -153,12 +143,5 @@ def _load(path: Path) -> np.ndarray:
     except DAMAGE:
         signal = None
     if not isinstance(signal, np.ndarray) or signal.ndim != 1 or signal.dtype.kind not in "fiu":
-        raise DataError(
-            explain(
-                str(path),
-                expected="a .npy file of one signal",
-                got="something else",
-                remedy="Fetch the data anew.",
-            )
-        )
+        raise damaged(path, "is not a .npy file with one signal")
     return signal.astype(np.float64)

