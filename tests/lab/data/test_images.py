@@ -75,7 +75,7 @@ def test_the_three_forms_of_cifar_hold_the_same(tmp_path, form):
 
 
 def test_bad_cifar(tmp_path):
-    with pytest.raises(DataError, match="has no data_batch_1.bin, data_batch_1 or"):
+    with pytest.raises(DataError, match=r"has no data_batch_1.bin, data_batch_1 or"):
         read_cifar10(tmp_path)
     cifar10(tmp_path, "pickle")
     (tmp_path / "data_batch_3").unlink()
@@ -98,7 +98,7 @@ def test_bad_cifar_pictures(tmp_path):
         read_cifar10(tmp_path)
     (tmp_path / "data_batch_2.png").write_bytes(content)
     (tmp_path / "train_lables.json").write_text("[1, 2]")
-    with pytest.raises(DataError, match="training images and .* labels"):
+    with pytest.raises(DataError, match=r"training images and .* labels"):
         read_cifar10(tmp_path)
     (tmp_path / "train_lables.json").write_text('{"a": 1}')
     with pytest.raises(DataError, match="a JSON list"):

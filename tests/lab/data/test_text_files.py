@@ -58,7 +58,7 @@ def test_imdb_in_both_forms(tmp_path):
 )
 def test_bad_imdb_tables(tmp_path, content):
     (tmp_path / "imdb-half.csv").write_text(content)
-    with pytest.raises(DataError, match="needs the columns|both classes"):
+    with pytest.raises(DataError, match=r"needs the columns|both classes"):
         read_imdb(tmp_path)
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import tasks
 from undamped.lab import cli
-from undamped.lab.data.pictures.sequences import read_picture_sequences
+from undamped.lab.data.images.sequences import read_image_sequences
 
 
 def some_pictures(count=6, side=9):
@@ -51,7 +51,7 @@ def test_folders_and_files_of_both_forms_are_read_alike(folder, tmp_path):
     built = [tasks.build("picture-sequences", file=str(p)) for p in (folder, whole, numbered)]
     for task in built:
         assert task.picture_shape == (3, 9, 9) and task.answer_names == ("other", "same")
-        assert task.task_shape.length == 2 and len(task.source.pictures) == 6
+        assert task.task_shape.length == 2 and len(task.source.images) == 6
         assert sum(len(part) for part in task.parts.values()) == 60
         assert "6 of which differ; 2 classes: other, same" in task.notes()[0]
         everything = torch.cat([task.batch(s, 0, 100).targets for s in ("train", "valid", "test")])
@@ -77,7 +77,7 @@ def test_a_split_that_the_source_brings_is_kept(folder, tmp_path):
     for part in ("train", "test"):
         (deep / part).symlink_to(folder)
     given = tasks.build("picture-sequences", file=str(deep))
-    assert len(given.parts["test"]) == 60 and len(given.source.pictures) == 6
+    assert len(given.parts["test"]) == 60 and len(given.source.images) == 6
 
 
 def test_from_a_folder_to_an_answer(folder, tmp_path, monkeypatch):
@@ -116,13 +116,10 @@ def single(folder):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (one_shorter, "trial 3: expected 2 pictures, as .* has them, got 1"),
-        (one_larger, "1.png: expected a picture of 9 × 9 pixels like '0.png', got one of 12 × 9"),
-        (one_class, "expected at least two classes, got same"),
-        (
-            single,
-            "expected at least two pictures in a sequence, since one has no relation, got one",
-        ),
+        (one_shorter, "trial 3 has 1 images, but .* has 2"),
+        (one_larger, "1.png has 12 × 9 pixels, but '0.png' has 9 × 9"),
+        (one_class, "must have at least two classes, got same"),
+        (single, "a sequence must have at least two images, got one"),
     ],
 )
 def test_bad_folders_are_one_sentence(folder, spoil, said):
@@ -135,13 +132,19 @@ def test_bad_folders_are_one_sentence(folder, spoil, said):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"labels": None}, "expected an array 'labels', got pictures"),
-        ({"labels": np.zeros(3, int)}, r"labels: expected \(60,\), a class for each sequence"),
-        ({"pictures": np.zeros((60, 9))}, r"expected \(sequences, time, height, width\)"),
-        ({"pictures": np.full((60, 2, 9, 9), np.nan)}, "pixels that are numbers, got nan in"),
-        ({"pictures": np.zeros((60, 1, 9, 9))}, "since one has no relation, got one"),
-        ({"sequences": np.full((60, 2), 9), "pictures": some_pictures()}, "numbers from 0 to 5"),
-        ({"split": np.array(["train", "exam"] * 30)}, "split: expected one of train, valid, test"),
+        ({"labels": None}, "has no array 'labels', only pictures"),
+        (
+            {"labels": np.zeros(3, int)},
+            r"labels must be an integer or a word for each of 60 sequences, got int64 \(3,\)",
+        ),
+        ({"pictures": np.zeros((60, 9))}, r"must have the shape \(sequences, time, height, width"),
+        ({"pictures": np.full((60, 2, 9, 9), np.nan)}, "image 0 has a pixel that is nan"),
+        ({"pictures": np.zeros((60, 1, 9, 9))}, "at least two images, got one"),
+        (
+            {"sequences": np.full((60, 2), 9), "pictures": some_pictures()},
+            "indices of the images .* from 0 to 5",
+        ),
+        ({"split": np.array(["train", "exam"] * 30)}, "split must be one of train, valid, test"),
         ({"split": np.array(["train"] * 60)}, "test part: expected at least one sequence"),
     ],
 )
@@ -152,11 +155,11 @@ def test_bad_files_are_one_sentence(changes, said, tmp_path):
 
 
 def test_what_is_not_there_is_said(tmp_path):
-    with pytest.raises(DataError, match=r"or an \.npz file, got no such file"):
-        read_picture_sequences(tmp_path / "nothing")
+    with pytest.raises(DataError, match=r"No such file: .*nothing"):
+        read_image_sequences(tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="got no pictures there"):
-        read_picture_sequences(tmp_path / "empty")
+    with pytest.raises(DataError, match="empty has no images"):
+        read_image_sequences(tmp_path / "empty")
     with pytest.raises(OptionError, match="fractions: expected three shares"):
         path = write_npz(tmp_path / "own.npz")
         tasks.build("picture-sequences", file=str(path), fractions=(0.5, 0.5))

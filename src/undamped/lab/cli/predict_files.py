@@ -66,10 +66,10 @@ def predict_images(run: Run, model: RelationalModel, path: Path, as_json: bool) 
 
     from undamped._base.contract import Batch
     from undamped.lab.cli.screen import console, print_json
-    from undamped.lab.data.pictures.sequences import read_picture_sequences
+    from undamped.lab.data.images.sequences import read_image_sequences
 
-    data = read_picture_sequences(path, labelled=False)
-    images = torch.from_numpy(np.ascontiguousarray(data.pictures))
+    data = read_image_sequences(path, labelled=False)
+    images = torch.from_numpy(np.ascontiguousarray(data.images))
     rows = []
     with torch.no_grad():
         for start in range(0, len(data), IMAGE_BATCH):

@@ -13,7 +13,7 @@ from torch import Tensor
 from undamped._base.errors import DataError, OptionError, explain
 from undamped._base.options import Fraction, NonNegativeInt
 from undamped._base.registry import tasks
-from undamped.lab.data.pictures.sequences import PictureSet, read_picture_sequences
+from undamped.lab.data.images.sequences import ImageSequences, read_image_sequences
 from undamped.lab.data.recordings.splits import DEFAULT_FRACTIONS, PARTS, deal
 from undamped.lab.tasks.task import ArrayTask, Batch, Chance, Split
 
@@ -53,14 +53,14 @@ class PictureSequences(ArrayTask):
     ) -> None:
         super().__init__(seed)
         self.file = file
-        found = read_picture_sequences(file)
+        found = read_image_sequences(file)
         assert found.labels is not None
         self.parts = split_sequences(found, tuple(fractions), split_seed)
         self.source = found
-        self._pictures = torch.from_numpy(np.ascontiguousarray(found.pictures))
+        self._pictures = torch.from_numpy(np.ascontiguousarray(found.images))
         self._sequences = torch.from_numpy(found.sequences)
         self._labels = torch.from_numpy(found.labels)
-        _, channels, height, width = found.pictures.shape
+        _, channels, height, width = found.images.shape
         self.picture_shape = (channels, height, width)
         self.input_size = channels * height * width
         self.segments = self.rows = (found.sequences.shape[1],)
@@ -93,16 +93,16 @@ class PictureSequences(ArrayTask):
         """What was read."""
         found = self.source
         sizes = ", ".join(f"{len(self.parts[part])} {part}" for part in PARTS)
-        steps, (height, width) = found.sequences.shape[1], found.pictures.shape[-2:]
+        steps, (height, width) = found.sequences.shape[1], found.images.shape[-2:]
         return [
             f"{len(found)} sequences of {steps} pictures, {width} × {height} pixels, "
-            f"{len(found.pictures)} of which differ; {self.output_size} classes: "
+            f"{len(found.images)} of which differ; {self.output_size} classes: "
             f"{', '.join(self.answer_names)}. Split: {sizes}."
         ]
 
 
 def split_sequences(
-    found: PictureSet, fractions: tuple[float, ...], seed: int
+    found: ImageSequences, fractions: tuple[float, ...], seed: int
 ) -> dict[str, np.ndarray]:
     """Return the numbers of the sequences of each part; copies stay together.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from undamped._base.checked import checked
 from undamped._base.registry import tasks
-from undamped.lab.data.pictures.objects import read_objects
+from undamped.lab.data.images.read import read_objects
 from undamped.lab.tasks.relations.glyphs import SIDE, glyph_images
 from undamped.lab.tasks.relations.trials import DEJAVU, RelationTask, TrialOptions, Trials, in_turn
 from undamped.lab.tasks.task import Split

@@ -21,7 +21,7 @@ from torch import Tensor
 from undamped._base.checked import checked
 from undamped._base.errors import OptionError
 from undamped._base.options import Default, NonNegativeInt
-from undamped.lab.data.pictures.objects import read_objects
+from undamped.lab.data.images.read import read_objects
 from undamped.lab.tasks.relations.glyphs import glyph_images
 from undamped.lab.tasks.relations.trivial import TRIALS, Rule, best_rule, distinct, ink
 from undamped.lab.tasks.task import (

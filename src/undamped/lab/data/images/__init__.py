@@ -1,0 +1,1 @@
+"""Images of the user: files, folders and arrays, read and checked."""

@@ -1,0 +1,176 @@
+"""Image sequences of the user: a folder, or an .npz file, with a class for each sequence.
+
+    folder/class/sequence/01.png, 02.png, …
+
+If the folder starts with `train`, `valid` and `test`, these are the splits. An .npz file has
+`pictures` (sequences, time, height, width[, channels]) and `labels`, or `pictures` (images,
+height, width[, channels]) and `sequences` (sequences, time) with their indices; and optionally
+`split`, one of these words per sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undamped._base.errors import DataError, shortened
+from undamped.lab.data.images.read import (
+    Array,
+    channels_first,
+    image_files,
+    natural_key,
+    no_images,
+    read_arrays,
+    read_images,
+)
+
+SPLITS = ("train", "valid", "test")
+_FORM = "folder/class/sequence/01.png, 02.png, …"
+
+
+@dataclass(frozen=True)
+class ImageSequences:
+    """Sequences of images; each distinct image is stored once.
+
+    Args:
+        source: Where they were read.
+        images: (images, channels, height, width), bytes or numbers between 0 and 1.
+        sequences: (sequences, time) indices of the images.
+        names: The name of each sequence.
+        labels: (sequences,) the index of each class; None without labels.
+        classes: The names of the classes.
+        parts: The split of each sequence, or None if the source has no split.
+    """
+
+    source: str
+    images: Array
+    sequences: NDArray[np.int64]
+    names: list[str]
+    labels: NDArray[np.int64] | None
+    classes: list[str]
+    parts: list[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+
+def read_image_sequences(path: str | Path, *, labelled: bool = True) -> ImageSequences:
+    """Read sequences of images.
+
+    Args:
+        path: The folder or .npz file.
+        labelled: Whether each needs a class; otherwise a folder is folder/sequence/01.png.
+    """
+    path = Path(path).expanduser()
+    if path.is_dir():
+        data = _read_folder(path, labelled)
+    elif path.suffix == ".npz" and path.is_file():
+        data = _read_file(path, labelled)
+    else:
+        raise no_images(path, f"a folder of images ({_FORM}) or an .npz file")
+    if data.sequences.shape[1] < 2:
+        raise DataError(f"{path}: a sequence must have at least two images, got one.")
+    if labelled and len(data.classes) < 2:
+        raise DataError(
+            f"{path} must have at least two classes, got {', '.join(data.classes) or 'none'}."
+        )
+    return data
+
+
+def _read_folder(path: Path, labelled: bool) -> ImageSequences:
+    tops = _subfolders(path)
+    split = labelled and bool(tops) and all(top.name in SPLITS for top in tops)
+    folders = [
+        (folder, kind.name, top.name)
+        for top in (tops if split else [path])
+        for kind in (_subfolders(top) if labelled else [top])
+        for folder in _subfolders(kind)
+    ]
+    files = [image_files(folder) for folder, _, _ in folders]
+    if not any(files):
+        form = _FORM if labelled else "folder/sequence/01.png, 02.png, …"
+        raise DataError(f"{path} has no images. Every sequence needs a folder: {form}")
+    names = [str(folder.relative_to(path)) for folder, _, _ in folders]
+    length = len(files[0])
+    for sequence, name in zip(files, names, strict=True):
+        if len(sequence) != length:
+            raise DataError(
+                f"{path / name} has {len(sequence)} images, but '{names[0]}' has {length}. All "
+                "sequences must have the same length."
+            )
+    images, indices = _distinct(read_images([file for sequence in files for file in sequence]))
+    classes = sorted({kind for _, kind, _ in folders}, key=natural_key) if labelled else []
+    return ImageSequences(
+        str(path),
+        images,
+        indices.reshape(-1, length),
+        names,
+        np.array([classes.index(kind) for _, kind, _ in folders]) if labelled else None,
+        classes,
+        [top for _, _, top in folders] if split else None,
+    )
+
+
+def _subfolders(path: Path) -> list[Path]:
+    return sorted((p for p in path.iterdir() if p.is_dir()), key=lambda p: natural_key(p.name))
+
+
+def _read_file(path: Path, labelled: bool) -> ImageSequences:
+    arrays = read_arrays(path, "pictures", *(["labels"] if labelled else []))
+    images, name = arrays["pictures"], f"{path}, pictures"
+    if "sequences" in arrays:
+        images = channels_first(images, name)
+        sequences = _check_indices(arrays["sequences"], len(images), f"{path}, sequences")
+    elif images.ndim in (4, 5):
+        shape = images.shape
+        images, indices = _distinct(channels_first(images.reshape(-1, *shape[2:]), name))
+        sequences = indices.reshape(shape[:2])
+    else:
+        raise DataError(
+            f"{name} must have the shape (sequences, time, height, width[, channels]), got "
+            f"{images.shape}. Without time, give an array 'sequences' (sequences, time) of indices."
+        )
+    count, labels, classes, parts = len(sequences), None, [], None
+    if labelled:
+        labels, classes = _classes(arrays["labels"], count, f"{path}, labels")
+    if "split" in arrays:
+        parts = [str(word) for word in arrays["split"].ravel()]
+        if len(parts) != count or not set(parts) <= set(SPLITS):
+            words = shortened(", ".join(sorted(set(parts))[:5]))
+            raise DataError(
+                f"{path}, split must be one of {', '.join(SPLITS)} for each of {count} sequences, "
+                f"got {words}."
+            )
+    names = [f"sequence {number}" for number in range(count)]
+    return ImageSequences(str(path), images, sequences, names, labels, classes, parts)
+
+
+def _distinct(images: Array) -> tuple[Array, NDArray[np.int64]]:
+    """Return the distinct images, and the index of each image in them."""
+    first: dict[bytes, int] = {}
+    indices = [first.setdefault(image.tobytes(), len(first)) for image in images]
+    rows = np.unique(indices, return_index=True)[1]
+    return images[rows], np.array(indices, dtype=np.int64)
+
+
+def _check_indices(sequences: Array, count: int, name: str) -> NDArray[np.int64]:
+    integers = np.issubdtype(sequences.dtype, np.integer) and sequences.ndim == 2
+    if not integers or sequences.min(initial=0) < 0 or sequences.max(initial=0) >= count:
+        raise DataError(
+            f"{name} must be indices of the images (sequences, time) from 0 to {count - 1}, got "
+            f"{sequences.dtype} {sequences.shape}."
+        )
+    return sequences.astype(np.int64)
+
+
+def _classes(labels: Array, count: int, name: str) -> tuple[NDArray[np.int64], list[str]]:
+    if labels.shape != (count,) or np.issubdtype(labels.dtype, np.floating):
+        raise DataError(
+            f"{name} must be an integer or a word for each of {count} sequences, got "
+            f"{labels.dtype} {labels.shape}."
+        )
+    classes, indices = np.unique(labels, return_inverse=True)
+    return indices.astype(np.int64), [str(name) for name in classes]

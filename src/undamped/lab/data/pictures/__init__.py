@@ -1,1 +1,0 @@
-"""Pictures of one's own: files, folders and arrays of them, read and checked."""
