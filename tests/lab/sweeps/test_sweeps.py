@@ -115,7 +115,7 @@ def undisturbed(tmp_path_factory, all_held_out):
 )
 def test_ranges_and_choices_are_read(text, expected):
     if expected is None:
-        with pytest.raises(OptionError, match="a distance that fits"):
+        with pytest.raises(OptionError, match="a step that fits"):
             read_space("x", text)
     else:
         assert read_space("x", text) == expected
@@ -129,11 +129,11 @@ def test_what_does_not_vary_is_a_value(value):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("5..1", "begins with its smaller end"),
-        ("0..1:log", "ends above zero"),
+        ("5..1", "from its lower to its upper end"),
+        ("0..1:log", "a range above zero"),
         ("1..x", "a range such as"),
         ("1..", "a range such as"),
-        ("1..5:9", "fits between"),
+        ("1..5:9", "a step that fits"),
         ("a,a", "different choices"),
         ("a,", "two or more"),
     ],
@@ -184,7 +184,7 @@ def test_a_grid_is_gone_through_once():
     assert grid_size(plan) == 6
     points = [grid_point(plan, number) for number in range(6)]
     assert len({tuple(point.values()) for point in points}) == 6
-    with pytest.raises(OptionError, match="since all of them are tried"):
+    with pytest.raises(OptionError, match="choices or a range with a step in a grid"):
         grid_size(PLAN)
 
 
@@ -225,7 +225,7 @@ def test_more_trials_may_be_wanted_later_and_choose_something_new(undisturbed, t
 
 def test_another_plan_is_refused(undisturbed):
     folder, _ = undisturbed
-    with pytest.raises(OptionError, match="seed = 0, got seed = 1"):
+    with pytest.raises(OptionError, match="has seed = 0, got seed = 1"):
         begin(folder.path, replace(PLAN, seed=1))
     with pytest.raises(OptionError, match="--storage"):
         begin(folder.path, url="postgresql://me@host/x")
@@ -256,12 +256,12 @@ def test_the_command_shows_tells_and_draws(undisturbed, capsys):
     assert [one["value"] for one in told["trials"]] == [one.value for one in trials]
     assert set(told["importances"]) == set(PLAN.space)
     page = (folder.path / "sweep.html").read_text()
-    for title in ("How the best came about", "What mattered", "All settings together"):
+    for title in ("History", "Importance", "All settings together"):
         assert title in page
     shown = said(capsys, "sweep", "show", str(folder.path)).out
     assert "best.toml" in shown and "train.learning_rate" in shown
     refused = said(capsys, "sweep", "show", "nowhere", code=2).err
-    assert "no such folder" in refused and len(refused.strip().splitlines()) == 1
+    assert "No such folder: nowhere" in refused and len(refused.strip().splitlines()) == 1
 
 
 def test_compared_models_are_tuned_alike(tmp_path, capsys):
@@ -318,11 +318,11 @@ def test_a_trial_that_was_begun_and_never_trained_is_taken_up(undisturbed, tmp_p
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda lines: lines[0].replace(b"{", b"["), "a damaged line 1"),
-        (lambda lines: lines[0] + b"\xff\xfe\n", "a damaged line 2"),
-        (lambda lines: lines[0] + b"[" * 100_000 + b"\n", "a damaged line 2"),
-        (lambda lines: lines[0].replace(b"op_code", b"op_cude"), "Optuna cannot follow"),
-        (lambda lines: lines[0].replace(b"sweep", b"swoop"), "Optuna cannot follow"),
+        (lambda lines: lines[0].replace(b"{", b"["), "line 1 is damaged"),
+        (lambda lines: lines[0] + b"\xff\xfe\n", "line 2 is damaged"),
+        (lambda lines: lines[0] + b"[" * 100_000 + b"\n", "line 2 is damaged"),
+        (lambda lines: lines[0].replace(b"op_code", b"op_cude"), "Optuna cannot read it"),
+        (lambda lines: lines[0].replace(b"sweep", b"swoop"), "Optuna cannot read it"),
     ],
 )
 def test_a_damaged_journal_is_refused(tmp_path, change, told):
@@ -379,10 +379,10 @@ def test_passwords_are_not_kept():
 
 def test_an_unreachable_database_is_one_sentence(tmp_path):
     url = "postgresql://me:secret@127.0.0.1:1/x"
-    with pytest.raises(RunError, match=r"a database at postgresql://me:…@") as refused:
+    with pytest.raises(RunError, match=r"Cannot use the database postgresql://me:…@") as refused:
         sweep(begin(tmp_path / "nobody", url=url), 1, url=url)
     assert "secret" not in str(refused.value)
-    with pytest.raises(RunError, match="a database at what, got Could not parse"):
+    with pytest.raises(RunError, match="the database what: Could not parse"):
         open_study(begin(tmp_path / "what", url="what"), "what")
 
 
@@ -391,7 +391,7 @@ def test_a_grid_is_not_for_several_machines(tmp_path):
         replace(PLAN, space={"model.bias": "true,false"}, sampler="grid"),
         "postgresql://x/y",
     )
-    with pytest.raises(OptionError, match="grid, whose points"):
+    with pytest.raises(OptionError, match="A grid is for one machine"):
         sweep(begin(tmp_path / "grid", plan, url), 2, url=url)
 
 

@@ -281,7 +281,7 @@ def _work(path: str, trials: int, url: str | None, started: Any) -> None:
 
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
-    sweep(SweepFolder.open(path), trials, url=url, tick=lambda _: started.set())
+    sweep(SweepFolder.open(path), trials, url=url, progress=lambda _: started.set())
 
 
 def _weights(folder: SweepFolder, number: int) -> bytes | None:

@@ -38,8 +38,8 @@ def sweep_progress(title: str) -> Iterator[Callable[[Progress], None]]:
         row = bar.add_task(title, total=None, words="")
 
         def draw(progress: Progress) -> None:
-            words = f"{_best(progress)}  [dim]{progress.now}"
-            bar.update(row, completed=progress.finished, total=progress.wanted, words=words)
+            words = f"{_best(progress)}  [dim]{progress.status}"
+            bar.update(row, completed=progress.finished, total=progress.total, words=words)
 
         yield draw
 
@@ -55,7 +55,7 @@ class _Lines:
         if progress.finished > self.seen:
             self.seen = progress.finished
             sys.stderr.write(
-                f"{self.title}: {self.seen} of {progress.wanted} trials {_best(progress)}\n"
+                f"{self.title}: {self.seen} of {progress.total} trials {_best(progress)}\n"
             )
 
 

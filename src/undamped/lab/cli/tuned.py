@@ -32,12 +32,12 @@ def tune_all(
     from undamped.lab.cli.sweep_progress import sweep_progress
     from undamped.lab.cli.sweep_settings import check_space
     from undamped.lab.sweeps import Plan
-    from undamped.lab.sweeps.tune import tune, usual_space
+    from undamped.lab.sweeps.tune import tune, default_space
 
     plans = {}
     for model, fit in fits.items():
         fixed = {"task": fit["task_options"], "model": fit["model_options"], "train": fit["train"]}
-        space = _own(model, list(fits), varies) if varies else _free(usual_space(model), fixed)
+        space = _own(model, list(fits), varies) if varies else _free(default_space(model), fixed)
         for key, value in space.items():
             check_space(key, value, name, model)
         plans[model] = Plan(name, model, {k: dict(v) for k, v in fixed.items()}, space, seed)

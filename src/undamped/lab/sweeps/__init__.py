@@ -1,4 +1,4 @@
-"""Sweeps: many trainings that look for good settings, shared by processes and machines."""
+"""Hyperparameter search: many trainings, distributed over processes and machines."""
 
 from undamped._base.packages import require
 

@@ -1,20 +1,20 @@
-"""A sweep is a folder: its plan, a journal of its trials, and an ordinary run for each."""
+"""The folder of a sweep: its plan, a journal of its trials, and a run for each."""
 
 from __future__ import annotations
 
 import contextlib
 import platform
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from undamped._base.errors import OptionError, RunError, UndampedError, explain
+from undamped._base.errors import OptionError, RunError, UndampedError, shortened
 from undamped._base.files import read_json, write_json
 from undamped._base.options import convert
 from undamped.lab.sweeps.plan import Plan
-from undamped.lab.sweeps.storage import held, without_password
+from undamped.lab.sweeps.storage import file_lock, without_password
 from undamped.lab.training.run import Run
 
 FORMAT = 1
@@ -32,24 +32,19 @@ class SweepFolder:
     """The folder of a sweep.
 
     Args:
-        path: Where it lies.
+        path: The folder.
     """
 
     path: Path
 
     @classmethod
     def open(cls, path: str | Path) -> SweepFolder:
-        """Open one that is there, or say why that cannot be."""
+        """Open the folder of an existing sweep."""
         folder = cls(Path(path))
         if not folder._file.is_file():
-            raise RunError(
-                explain(
-                    str(path),
-                    expected="the folder of a sweep, with a sweep.json in it",
-                    got="something else" if folder.path.exists() else "no such folder",
-                    remedy="Name a folder that 'undamped sweep' made.",
-                )
-            )
+            if not folder.path.exists():
+                raise RunError(f"No such folder: {path}")
+            raise RunError(f"{path} is not the folder of a sweep: it has no sweep.json.")
         folder._stored()
         return folder
 
@@ -57,29 +52,22 @@ class SweepFolder:
     def join(
         cls, path: str | Path, plan: Plan, metric: str, higher: bool, url: str | None = None
     ) -> SweepFolder:
-        """Make the folder of a sweep, or take part in the one that lies there.
+        """Create the folder of a sweep, or join the sweep that is in it.
 
         Args:
-            path: Where.
-            plan: What it is about.
-            metric: What is judged.
-            higher: Whether more of it is better.
-            url: The database that knows the trials, if it is not the journal of the folder.
+            path: The folder.
+            plan: The plan.
+            metric: The metric of the results.
+            higher: Whether higher values are better.
+            url: The database of the trials, if it is not the journal of the folder.
         """
         folder = cls(Path(path))
         (folder.path / "trials").mkdir(parents=True, exist_ok=True)
-        with folder.alone():
+        with folder.lock():
             storage = None if url is None else without_password(url)
             if not folder._file.exists():
                 if any(folder._trial_folders()):
-                    raise OptionError(
-                        explain(
-                            str(path),
-                            expected="an empty folder, or one of a sweep",
-                            got="trials without a sweep.json",
-                            remedy="Choose another --out.",
-                        )
-                    )
+                    raise OptionError(f"{path} has trials but no sweep.json. Choose another --out.")
                 write_json(
                     folder._file,
                     {
@@ -92,14 +80,10 @@ class SweepFolder:
                     },
                 )
             folder.plan.check_same(plan, str(path))
-            if folder._stored()["storage"] != storage:
+            if folder.database != storage:
                 raise OptionError(
-                    explain(
-                        "--storage",
-                        expected=folder._stored()["storage"] or "none: the sweep has a journal",
-                        got=storage or "none",
-                        remedy="Type the command that the sweep was begun with.",
-                    )
+                    f"--storage of this sweep is {folder.database or 'not set'}, got "
+                    f"{storage or 'none'}. Use the command that started the sweep."
                 )
         return folder
 
@@ -110,13 +94,10 @@ class SweepFolder:
     def _stored(self) -> dict[str, Any]:
         stored = read_json(self._file)
         if not isinstance(stored, dict) or stored.get("format") != FORMAT:
+            version = shortened(stored.get("format")) if isinstance(stored, dict) else "none"
             raise RunError(
-                explain(
-                    str(self._file),
-                    expected=f"sweep format {FORMAT}",
-                    got=stored.get("format") if isinstance(stored, dict) else "something else",
-                    remedy="Use the version of undamped that made the sweep.",
-                )
+                f"{self._file} must have the format {FORMAT}, got {version}. Use the version of "
+                "undamped that created the sweep."
             )
         for name, annotation in _FORM.items():
             try:
@@ -127,7 +108,7 @@ class SweepFolder:
 
     @property
     def plan(self) -> Plan:
-        """What the sweep is about."""
+        """The plan of the sweep."""
         try:
             return Plan.from_dict(self._stored()["plan"])
         except UndampedError as error:
@@ -135,29 +116,27 @@ class SweepFolder:
 
     @property
     def metric(self) -> str:
-        """What is judged."""
+        """The metric of the results."""
         return self._stored()["metric"]
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether more of it is better."""
+        """Whether higher values are better."""
         return self._stored()["higher_is_better"]
 
     @property
     def database(self) -> str | None:
-        """The database that knows the trials, without a password; None for the journal."""
+        """The database of the trials, without a password; None for the journal."""
         return self._stored()["storage"]
 
     @property
     def identity(self) -> str:
-        """What tells this folder from others of the same name, on this machine or another."""
+        """An identifier that distinguishes folders of the same name, on any machine."""
         return self._stored().get("identity") or platform.node()
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold the folder while deciding who does what; no training happens meanwhile."""
-        with held(self.path / "lock"):
-            yield
+    def lock(self) -> contextlib.AbstractContextManager[bool]:
+        """Lock the folder for a short time, while a process selects its next trial."""
+        return file_lock(self.path / "lock")
 
     def trial(self, number: int) -> Path:
         """Return the folder of a trial."""
@@ -167,6 +146,6 @@ class SweepFolder:
         return sorted((self.path / "trials").iterdir())
 
     def run(self, number: int) -> Run | None:
-        """Return the run of a trial; None where none has begun."""
-        found = sorted(self.trial(number).glob("*/run.json"), key=lambda path: path.parent.name)
-        return Run.open(found[-1].parent) if found else None
+        """Return the run of a trial; None if there is none yet."""
+        files = sorted(self.trial(number).glob("*/run.json"), key=lambda path: path.parent.name)
+        return Run.open(files[-1].parent) if files else None

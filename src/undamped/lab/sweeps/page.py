@@ -1,8 +1,9 @@
-"""The page of a sweep: how the best came about, what mattered, and where good settings lie."""
+"""The page of a sweep: its history, the importance of settings, and the results over them."""
 
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -15,41 +16,42 @@ from undamped.lab.sweeps.space import Range, read_space
 from undamped.lab.sweeps.trials import Trial, best_of, in_order
 
 ROWS = 50
-"""Trials in the table; the folder has them all."""
+"""Trials in the table."""
 
 
-def write_page(folder: SweepFolder, trials: list[Trial], shares: dict[str, float]) -> Path:
+def write_page(folder: SweepFolder, trials: list[Trial], importance: dict[str, float]) -> Path:
     """Write sweep.html into the folder of a sweep.
 
     Args:
         folder: The folder.
         trials: All its trials.
-        shares: How much each setting explains.
+        importance: The fraction of the variance that each setting explains.
     """
     path = folder.path / "sweep.html"
     plan = folder.plan
-    finished = [one for one in trials if one.value is not None]
-    drawn = [_history(folder, trials), _importance(shares)]
-    drawn += [_slice(folder, number, key, finished) for number, key in enumerate(plan.space)]
-    drawn.append(_parallel(folder, finished))
-    shown = [plot for plot in drawn if plot is not None]
+    finished = [trial for trial in trials if trial.value is not None]
+    plots = [_history(folder, trials), _importance(importance)]
+    plots += [_slice(folder, number, key, finished) for number, key in enumerate(plan.space)]
+    plots.append(_parallel(folder, finished))
+    figures = [plot for plot in plots if plot is not None]
     heading = f"{plan.model} on {plan.task}: {len(trials)} trials"
-    body = _header(heading, folder, trials) + "".join(map(section, shown)) + _table(folder, trials)
-    write_text(path, document(heading, body, {"plots": shown, "models": 0}))
+    body = _header(heading, folder, trials) + "".join(map(section, figures))
+    body += _table(folder, trials)
+    write_text(path, document(heading, body, {"plots": figures, "models": 0}))
     return path
 
 
 def _header(heading: str, folder: SweepFolder, trials: list[Trial]) -> str:
     best = best_of(trials, folder.higher_is_better)
     if best is None:
-        said = "No trial is finished yet."
+        verdict = "No trial is finished yet."
     else:
-        chosen = ", ".join(f"{key}={_short(value)}" for key, value in best.settings.items())
-        said = f"Best {folder.metric.replace('_', ' ')}: {best.value:.5g} with {chosen}."
+        metric = folder.metric.replace("_", " ")
+        verdict = f"Best {metric}: {best.value:.5g} with {_settings(best)}."
     return (
         f'<header><h1>{html.escape(heading)}</h1><button type="button" id="theme" '
         'aria-pressed="false">Dark</button></header>'
-        f'<section id="verdict"><p class="verdict">{html.escape(said)}</p></section>'
+        f'<section id="verdict"><p class="verdict">{html.escape(verdict)}</p></section>'
     )
 
 
@@ -60,115 +62,103 @@ def _plot(
 
 
 def _history(folder: SweepFolder, trials: list[Trial]) -> dict[str, Any]:
-    finished = [one for one in trials if one.value is not None]
-    best: list[float] = []
-    for one in finished:
-        assert one.value is not None
-        pick = max if folder.higher_is_better else min
-        best.append(pick(best[-1], one.value) if best else one.value)
-    numbers = [one.number for one in finished]
+    finished = [trial for trial in trials if trial.value is not None]
+    values = [trial.value for trial in trials if trial.value is not None]
+    numbers = [trial.number for trial in finished]
     traces = [
         {
-            "type": "scatter", "mode": "markers", "name": "trial", "x": numbers,
-            "y": [one.value for one in finished], "marker": {"color": PALETTE[0], "size": 7},
-            "text": [_words(one) for one in finished],
+            "type": "scatter", "mode": "markers", "name": "trial", "x": numbers, "y": values,
+            "marker": {"color": PALETTE[0], "size": 7}, "text": [_hover(t) for t in finished],
         },
         {
-            "type": "scatter", "mode": "lines", "name": "best so far", "x": numbers, "y": best,
+            "type": "scatter", "mode": "lines", "name": "best so far", "x": numbers,
+            "y": list(itertools.accumulate(values, max if folder.higher_is_better else min)),
             "line": {"color": PALETTE[1], "shape": "hv"},
         },
     ]  # fmt: skip
-    early = sum(one.state == "stopped early" for one in trials)
-    failed = sum(one.state == "failed" for one in trials)
+    early = sum(trial.state == "stopped early" for trial in trials)
+    failed = sum(trial.state == "failed" for trial in trials)
     caption = (
         f"Every finished trial, and the best so far. {early} were stopped early, {failed} failed."
     )
-    return _plot(
-        "history", "How the best came about", caption, traces,
-        xaxis=_axis("trial"), yaxis=_axis(folder.metric),
-    )  # fmt: skip
+    axes = {"xaxis": _axis("trial"), "yaxis": _axis(folder.metric)}
+    return _plot("history", "History", caption, traces, **axes)
 
 
-def _importance(shares: dict[str, float]) -> dict[str, Any] | None:
-    if not shares:
+def _importance(importance: dict[str, float]) -> dict[str, Any] | None:
+    if not importance:
         return None
-    keys = list(reversed(shares))
+    keys = list(reversed(importance))
     bar = {
-        "type": "bar", "orientation": "h", "x": [shares[key] for key in keys], "y": keys,
+        "type": "bar", "orientation": "h", "x": [importance[key] for key in keys], "y": keys,
         "marker": {"color": PALETTE[0]},
     }  # fmt: skip
-    caption = "The share of the variation of the results that each setting explains (fANOVA)."
-    return _plot("importance", "What mattered", caption, [bar], xaxis=_axis("share"), yaxis={})
+    caption = "The fraction of the variance of the results that each setting explains (fANOVA)."
+    return _plot("importance", "Importance", caption, [bar], xaxis=_axis("fraction"), yaxis={})
 
 
 def _slice(folder: SweepFolder, number: int, key: str, finished: list[Trial]) -> dict[str, Any]:
     kind = read_space(key, folder.plan.space[key])
-    numeric = isinstance(kind, Range)
-    values = [one.settings.get(key) for one in finished]
+    values = [trial.settings.get(key) for trial in finished]
+    color = [trial.number for trial in finished]
     points = {
         "type": "scatter", "mode": "markers",
-        "x": values if numeric else [str(value) for value in values],
-        "y": [one.value for one in finished], "text": [_words(one) for one in finished],
-        "marker": {"color": [one.number for one in finished], "colorscale": "Viridis", "size": 7},
+        "x": values if isinstance(kind, Range) else [str(value) for value in values],
+        "y": [trial.value for trial in finished], "text": [_hover(trial) for trial in finished],
+        "marker": {"color": color, "colorscale": "Viridis", "size": 7},
     }  # fmt: skip
     form = ("log" if kind.log else "linear") if isinstance(kind, Range) else "category"
     caption = f"Results over {key}; later trials are lighter."
-    return _plot(f"slice-{number}", key, caption, [points], xaxis=_axis(key, type=form),
-                 yaxis=_axis(folder.metric))  # fmt: skip
+    axes = {"xaxis": _axis(key, type=form), "yaxis": _axis(folder.metric)}
+    return _plot(f"slice-{number}", key, caption, [points], **axes)
 
 
 def _parallel(folder: SweepFolder, finished: list[Trial]) -> dict[str, Any] | None:
-    """Draw a line per trial through all settings and the result, the best in the lightest colour.
+    """Return parallel coordinates: a line per trial, the best in the lightest colour.
 
-    Plain lines: plotly's own parallel coordinates write programs for the graphics card while they
-    run, which the page's policy forbids.
+    Plotly's parallel coordinates compile WebGL programs, which the policy of the page forbids, so
+    these are plain lines.
     """
     if len(finished) < 2:
         return None
     from plotly.colors import sample_colorscale
 
-    results = [float(one.value) for one in finished if one.value is not None]
+    results = [float(trial.value) for trial in finished if trial.value is not None]
+    low, high = min(results), max(results)
+    heights = [(value - low) / (high - low) if high > low else 0.5 for value in results]
     columns = [_column(folder, key, finished) for key in folder.plan.space]
-    columns.append(
-        (f"{folder.metric}<br>{min(results):.3g} … {max(results):.3g}", _spread(results))
-    )
-    good = [x if folder.higher_is_better else 1 - x for x in columns[-1][1]]
+    columns.append((f"{folder.metric}<br>{low:.3g} … {high:.3g}", heights))
+    good = [x if folder.higher_is_better else 1 - x for x in heights]
     traces = [
         {
             "type": "scatter", "mode": "lines+markers", "x": list(range(len(columns))),
-            "y": [places[number] for _, places in columns], "text": _words(one),
+            "y": [heights[index] for _, heights in columns], "text": _hover(trial),
             "hoverinfo": "text", "opacity": 0.8, "line": {"color": colour, "width": 2},
         }
-        for number, (one, colour) in enumerate(
+        for index, (trial, colour) in enumerate(
             zip(finished, sample_colorscale("Viridis", good), strict=True)
         )
     ]  # fmt: skip
-    caption = "A line per finished trial, from the lower to the upper end of each; light is good."
+    caption = "A line per finished trial, from the lower to the upper end of each range; light is "
+    caption += "good."
     names = [name for name, _ in columns]
     axis = {"tickvals": list(range(len(names))), "ticktext": names}
-    return _plot(
-        "parallel", "All settings together", caption, traces,
-        xaxis=axis, yaxis={"showticklabels": False, "range": [-0.05, 1.05]},
-    )  # fmt: skip
+    axes = {"xaxis": axis, "yaxis": {"showticklabels": False, "range": [-0.05, 1.05]}}
+    return _plot("parallel", "All settings together", caption, traces, **axes)
 
 
 def _column(folder: SweepFolder, key: str, finished: list[Trial]) -> tuple[str, list[float]]:
-    """Return a setting with its ends, and where every trial passes between them, 0 to 1."""
+    """Return a setting with its range, and the height of every trial in it, 0 to 1."""
     kind = read_space(key, folder.plan.space[key])
-    values = [one.settings[key] for one in finished]
+    values = [trial.settings[key] for trial in finished]
     if isinstance(kind, Range):
         low, high = kind.low, kind.high
-        bend = math.log if kind.log else float
-        places = [(bend(v) - bend(low)) / (bend(high) - bend(low)) for v in values]
-        return f"{key}<br>{low:g} … {high:g}", places
+        scale = math.log if kind.log else float
+        heights = [(scale(v) - scale(low)) / (scale(high) - scale(low)) for v in values]
+        return f"{key}<br>{low:g} … {high:g}", heights
     names = [str(value) for value in kind.values] if kind is not None else []
     last = max(1, len(names) - 1)
     return f"{key}<br>{', '.join(names)}", [names.index(str(v)) / last for v in values]
-
-
-def _spread(values: list[float]) -> list[float]:
-    low, high = min(values), max(values)
-    return [(value - low) / (high - low) if high > low else 0.5 for value in values]
 
 
 def _axis(words: str, **more: Any) -> dict[str, Any]:
@@ -184,14 +174,14 @@ def _table(folder: SweepFolder, trials: list[Trial]) -> str:
         + "".join(
             f"<td>{html.escape(cell)}</td>"
             for cell in (
-                str(one.number),
-                "" if one.value is None else f"{one.value:.5g}",
-                *(_short(one.settings.get(key, "")) for key in keys),
-                one.state + (f": {one.error}" if one.error else ""),
+                str(trial.number),
+                "" if trial.value is None else f"{trial.value:.5g}",
+                *(_short(trial.settings.get(key, "")) for key in keys),
+                trial.state + (f": {trial.error}" if trial.error else ""),
             )
         )
         + "</tr>"
-        for one in ordered[:ROWS]
+        for trial in ordered[:ROWS]
     )
     more = f"<p>The best {ROWS} of {len(ordered)}.</p>" if len(ordered) > ROWS else ""
     return (
@@ -200,9 +190,12 @@ def _table(folder: SweepFolder, trials: list[Trial]) -> str:
     )
 
 
-def _words(trial: Trial) -> str:
-    chosen = ", ".join(f"{key}={_short(value)}" for key, value in trial.settings.items())
-    return html.escape(f"trial {trial.number}: {chosen}")
+def _hover(trial: Trial) -> str:
+    return html.escape(f"trial {trial.number}: {_settings(trial)}")
+
+
+def _settings(trial: Trial) -> str:
+    return ", ".join(f"{key}={_short(value)}" for key, value in trial.settings.items())
 
 
 def _short(value: Any) -> str:

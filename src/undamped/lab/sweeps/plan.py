@@ -1,4 +1,4 @@
-"""What a sweep is about: the same for every process that takes part."""
+"""The plan of a sweep, which is the same in all of its processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from undamped._base.errors import OptionError, RunError, explain
+from undamped._base.errors import OptionError, RunError
 from undamped._base.options import check_fields
 
 Sampler = Literal["tpe", "random", "qmc", "gp", "grid"]
@@ -15,18 +15,18 @@ Pruner = Literal["median", "hyperband", "none"]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep is about.
+    """The plan of a sweep.
 
     Args:
-        task: The task's name.
-        model: The model's name.
-        fixed: Settings that all trials share: by part (`task`, `model`, `train`), then by name.
-        space: Settings that vary, `part.name`, as they were given.
-        seed: Where the random numbers of every training, and of the choices, come from.
-        sampler: How settings are chosen: by Parzen estimators, at random, evenly spread, by a
-            Gaussian process, or all choices one after the other.
-        pruner: Which trainings end early: those below the median of the others at the same
-            validation, those that lose in Hyperband's rounds, or none.
+        task: The name of the task.
+        model: The name of the model.
+        fixed: The settings of all trials: by section (`task`, `model`, `train`), then by name.
+        space: The settings that vary, `section.name`, as text or lists.
+        seed: The seed of every training and of the sampler.
+        sampler: How settings are sampled: tree-structured Parzen estimators, at random,
+            quasi-Monte Carlo, a Gaussian process, or a grid.
+        pruner: Which trainings are stopped early: those below the median of the others at the same
+            validation, those that Hyperband eliminates, or none.
     """
 
     task: str
@@ -38,48 +38,44 @@ class Plan:
     pruner: Pruner = "median"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
+        """Return all fields for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Plan:
-        """Read what `to_dict` wrote, and check it."""
-        unknown = set(stored) - {one.name for one in fields(cls)}
+        """Return the plan that `to_dict` describes, after checking it."""
+        unknown = set(stored) - {entry.name for entry in fields(cls)}
         if unknown or not {"task", "model"} <= set(stored):
-            raise RunError("plan: expected a task and a model, got other entries.")
+            raise RunError("The plan must have a task and a model, and no unknown entries.")
         plan = cls(**stored)
         check_fields("plan", plan)
         if not all(isinstance(settings, Mapping) for settings in plan.fixed.values()):
-            raise RunError("plan.fixed: expected settings by part, got something else.")
+            raise RunError("plan.fixed must be settings by section.")
         return plan
 
-    def settings(self, chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Return all settings of a trial, by part.
+    def settings(self, params: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return all settings of a trial by section.
 
         Args:
-            chosen: Values of what varies, by `part.name`.
+            params: The settings that vary, by `section.name`.
         """
-        parts = {part: dict(values) for part, values in self.fixed.items()}
-        for key, value in chosen.items():
-            part, _, name = key.partition(".")
-            parts.setdefault("model" if part == self.model else part, {})[name] = value
-        return parts
+        sections = {section: dict(values) for section, values in self.fixed.items()}
+        for key, value in params.items():
+            section, _, name = key.partition(".")
+            sections.setdefault("model" if section == self.model else section, {})[name] = value
+        return sections
 
-    def check_same(self, other: Plan, where: str) -> None:
-        """Refuse to join a sweep that is about something else.
+    def check_same(self, requested: Plan, path: str) -> None:
+        """Raise an error if the plan of a folder is not the requested one.
 
         Args:
-            other: What this process was asked for.
-            where: Where the sweep lies.
+            requested: The plan of this process.
+            path: The folder.
         """
-        mine, theirs = self.to_dict(), other.to_dict()
-        for name, value in mine.items():
-            if value != theirs[name]:
+        options = requested.to_dict()
+        for name, value in self.to_dict().items():
+            if value != options[name]:
                 raise OptionError(
-                    explain(
-                        where,
-                        expected=f"the sweep that lies there, with {name} = {value}",
-                        got=f"{name} = {theirs[name]}",
-                        remedy="Type the same command to take part, or choose another --out.",
-                    )
+                    f"The sweep in {path} has {name} = {value}, got {name} = {options[name]}. Use "
+                    "the same command to join it, or choose another --out."
                 )

@@ -1,4 +1,4 @@
-"""How the next settings are chosen, and which trainings end early."""
+"""Samplers, which propose the settings of a trial, and pruners, which stop trainings early."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped.lab.sweeps.plan import Plan
 from undamped.lab.sweeps.space import Choices, Range, read_space
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
 
-def sampler_for(plan: Plan, begun: int) -> BaseSampler:
-    """Return what chooses the settings of the next trial.
+def sampler_for(plan: Plan, trial: int) -> BaseSampler:
+    """Return the sampler of a trial.
 
-    Its random numbers depend on the seed and on how many trials have begun, so that a process that
-    was stopped and started again does not choose what it has chosen before.
+    Its random numbers depend on the seed and the number of the trial, so that a restarted process
+    does not repeat earlier settings.
 
     Args:
         plan: The plan of the sweep.
-        begun: How many trials have begun.
+        trial: The number of the trial.
     """
     from optuna import samplers
 
-    seed = int(np.random.SeedSequence([plan.seed, begun]).generate_state(1)[0])
+    seed = int(np.random.SeedSequence([plan.seed, trial]).generate_state(1)[0])
     if plan.sampler == "random":
         return samplers.RandomSampler(seed)
     with warnings.catch_warnings():
@@ -40,17 +40,13 @@ def sampler_for(plan: Plan, begun: int) -> BaseSampler:
         if plan.sampler == "gp":
             return samplers.GPSampler(seed=seed)
         if plan.sampler == "grid":
-            point = grid_point(plan, begun)
+            point = grid_point(plan, trial)
             return samplers.PartialFixedSampler(point, samplers.RandomSampler(seed))
         return samplers.TPESampler(seed=seed)
 
 
 def pruner_for(plan: Plan) -> BasePruner:
-    """Return what ends trainings early.
-
-    Args:
-        plan: The plan of the sweep.
-    """
+    """Return the pruner of a sweep."""
     from optuna import pruners
 
     if plan.pruner == "hyperband":
@@ -59,11 +55,7 @@ def pruner_for(plan: Plan) -> BasePruner:
 
 
 def grid_size(plan: Plan) -> int:
-    """Return how many points the grid of a sweep has.
-
-    Args:
-        plan: The plan; every setting has to have choices or steps.
-    """
+    """Return the number of points of a grid; all settings need choices or steps."""
     return math.prod(len(_values(key, value)) for key, value in plan.space.items())
 
 
@@ -72,25 +64,22 @@ def grid_point(plan: Plan, number: int) -> dict[str, Any]:
 
     Args:
         plan: The plan of the sweep.
-        number: Which one; the last setting changes first.
+        number: Its number; the last setting changes first.
     """
     values = [_values(key, value) for key, value in plan.space.items()]
-    chosen = next(itertools.islice(itertools.product(*values), number % grid_size(plan), None))
-    return dict(zip(plan.space, chosen, strict=True))
+    point = next(itertools.islice(itertools.product(*values), number % grid_size(plan), None))
+    return dict(zip(plan.space, point, strict=True))
 
 
 def _values(key: str, value: Any) -> list[Any]:
-    read = read_space(key, value)
-    if isinstance(read, Choices):
-        return list(read.values)
-    if isinstance(read, Range) and not read.log and (read.step or isinstance(read.low, int)):
-        step = read.step or 1
-        return [read.low + i * step for i in range(int((read.high - read.low) / step + 1e-9) + 1)]
+    space = read_space(key, value)
+    if isinstance(space, Choices):
+        return list(space.values)
+    if isinstance(space, Range) and not space.log and (space.step or isinstance(space.low, int)):
+        step = space.step or 1
+        count = int((space.high - space.low) / step + 1e-9) + 1
+        return [space.low + i * step for i in range(count)]
     raise OptionError(
-        explain(
-            key,
-            expected="choices or a range with a distance, since all of them are tried",
-            got=value,
-            remedy="Write low..high:distance, or choose another --sampler.",
-        )
+        f"{key} must have choices or a range with a step in a grid, got {value}. Write "
+        "low..high:step, or choose another --sampler."
     )

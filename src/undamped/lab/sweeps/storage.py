@@ -1,4 +1,4 @@
-"""Where the trials of a sweep are written down: a journal in its folder, or a database."""
+"""The storage of the trials of a sweep: a journal in its folder, or a database."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from undamped._base.errors import RunError, explain
+from undamped._base.errors import RunError, shortened
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
 STUDY = "sweep"
-"""What the study of a journal is called."""
+"""The name of the study in a journal."""
+ATTEMPTS = 20
+"""Attempts to create the tables of a database, which several machines may do simultaneously."""
 _CHUNK = 1 << 20
-MEETINGS = 20
-"""How often machines that begin a sweep at the same moment may get in each other's way."""
 
 
 @contextlib.contextmanager
-def held(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold a lock that is gone with the process, however it ends; say whether it is held.
+def file_lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold a lock that the operating system releases when the process ends; yield whether it holds.
 
-    Systems without such locks hold nothing: there a sweep has one process.
+    On systems without such locks a sweep must have one process only.
 
     Args:
-        path: The file that is locked; it is made if it is not there.
-        wait: Whether to wait for whoever holds it.
+        path: The file that is locked; it is created if necessary.
+        wait: Whether to wait for another process that has the lock.
     """
     try:
         import fcntl
@@ -50,10 +50,9 @@ def held(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 class _JournalLock:
-    """Holds a journal while something is added, and cuts off a line that was never finished.
+    """Locks a journal for writing, and removes an incomplete last line.
 
-    A full disk, or a machine that lost its power, may leave half a line; what is added behind it
-    could never be read.
+    A full disk or a power failure may leave half a line, and lines after it could not be read.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -61,8 +60,8 @@ class _JournalLock:
         self._stack = contextlib.ExitStack()
 
     def acquire(self) -> bool:
-        """Take the lock, and mend the journal."""
-        self._stack.enter_context(held(self._journal.with_suffix(".lock")))
+        """Acquire the lock, and repair the journal."""
+        self._stack.enter_context(file_lock(self._journal.with_suffix(".lock")))
         with self._journal.open("rb+") as file:
             size = file.seek(0, os.SEEK_END)
             end = _end_of_last_line(file, size)
@@ -71,20 +70,20 @@ class _JournalLock:
         return True
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._stack.close()
 
 
 def _end_of_last_line(file: BinaryIO, size: int) -> int:
-    """Return how many bytes of a file belong to finished lines."""
+    """Return how many bytes of a file belong to complete lines."""
     start = size
     while start:
         length = min(start, _CHUNK)
         start -= length
         file.seek(start)
-        place = file.read(length).rfind(b"\n")
-        if place >= 0:
-            return start + place + 1
+        index = file.read(length).rfind(b"\n")
+        if index >= 0:
+            return start + index + 1
     return 0
 
 
@@ -98,26 +97,21 @@ def open_storage(folder: Path, url: str | None) -> BaseStorage:
     if url is None:
         return _journal(folder / "journal.log")
     from optuna.storages import RDBStorage
-    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.exc import IntegrityError, SQLAlchemyError
     from sqlalchemy.pool import NullPool
 
     with database_errors(url):
-        for chance in reversed(range(MEETINGS)):
+        for remaining in reversed(range(ATTEMPTS)):
             try:
-                # Between two trials lies a training: a connection kept for so long may be gone.
+                # A connection may not last for a training, so none is kept between two trials.
                 return RDBStorage(_with_driver(url), engine_kwargs={"poolclass": NullPool})
             except SQLAlchemyError as error:
-                if not chance or not _was_made_meanwhile(error):
+                # Another machine may have created the tables a moment before.
+                conflict = isinstance(error, IntegrityError) or "already exists" in str(error)
+                if not remaining or not conflict:
                     raise
                 time.sleep(random.uniform(0.05, 0.5))
-    raise AssertionError("the last chance returns or raises")
-
-
-def _was_made_meanwhile(error: Exception) -> bool:
-    """Whether another machine, beginning the same sweep now, made the tables just before us."""
-    from sqlalchemy.exc import IntegrityError
-
-    return isinstance(error, IntegrityError) or "already exists" in str(error)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _journal(path: Path) -> BaseStorage:
@@ -126,26 +120,26 @@ def _journal(path: Path) -> BaseStorage:
 
     path.touch()
     lock: Any = _JournalLock(path)
-    lock.acquire()  # a line that was never finished is no damage
+    lock.acquire()  # an incomplete last line is removed
     lock.release()
     _check_lines(path)
     try:
         storage = JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
         studies = storage.get_all_studies()
         if [study.study_name for study in studies] not in ([], [STUDY]):
-            raise ValueError("another study")
+            raise ValueError("it has another study")
         for study in studies:
             if len(study.directions) != 1:
-                raise ValueError("several directions")
+                raise ValueError("it has several directions")
             for trial in storage.get_all_trials(study._study_id):
                 _check_trial(trial)
-    except Exception as error:  # Optuna believes what it reads, and fails in many ways
-        raise _damaged(path, f"one that Optuna cannot follow ({_first_line(error)})") from None
+    except Exception as error:  # Optuna does not check what it reads, and fails in many ways
+        raise _damaged(path, f"Optuna cannot read it ({_first_line(error)})") from None
     return storage
 
 
 def _check_lines(path: Path) -> None:
-    """Refuse a journal with a line that is no JSON object, and say which."""
+    """Raise an error for a line that is not a JSON object."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -153,49 +147,44 @@ def _check_lines(path: Path) -> None:
             except (ValueError, RecursionError):
                 entry = None
             if not isinstance(entry, dict):
-                raise _damaged(path, f"a damaged line {number}")
+                raise _damaged(path, f"line {number} is damaged")
 
 
 def _check_trial(trial: FrozenTrial) -> None:
-    """Raise where a trial holds values of another kind than trials have."""
+    """Raise an error for a trial with invalid values."""
     results, steps = trial.values or [], trial.intermediate_values
     if len(results) != (trial.state.name == "COMPLETE"):
-        raise ValueError("a trial with another number of results")
+        raise ValueError("a trial has a wrong number of results")
     numbers = [*results, *steps.values()]
     if not all(isinstance(number, (int, float)) for number in numbers):
-        raise TypeError("a result that is no number")
+        raise TypeError("a result is not a number")
     if not all(isinstance(step, int) for step in steps) or set(trial.params) != set(
         trial.distributions
     ):
-        raise TypeError("a step or a setting of another kind")
+        raise TypeError("a step or a setting has a wrong type")
     for name, distribution in trial.distributions.items():
         if not distribution._contains(distribution.to_internal_repr(trial.params[name])):
-            raise ValueError(f"a value of {name} outside its range")
+            raise ValueError(f"a value of {name} is outside its range")
 
 
-def _damaged(path: Path, got: str) -> RunError:
+def _damaged(path: Path, problem: str) -> RunError:
     return RunError(
-        explain(
-            str(path),
-            expected="the journal of a sweep",
-            got=got,
-            remedy="Restore it from a copy, or begin the sweep in another folder; the trials' "
-            "runs are not affected.",
-        )
+        f"{path} is damaged: {shortened(problem)}. Restore it from a copy, or start the sweep in "
+        "another folder; the runs of the trials are not affected."
     )
 
 
 def _with_driver(url: str) -> str:
-    """Let PostgreSQL be spoken to by the driver that comes with the extra."""
+    """Return the URL with the driver for PostgreSQL that the extra installs."""
     return re.sub(r"^postgres(?:ql)?://", "postgresql+psycopg://", url)
 
 
 @contextlib.contextmanager
 def database_errors(url: str | None) -> Iterator[None]:
-    """Say in one sentence what is wrong with a database.
+    """Turn errors of a database into a `RunError`.
 
     Args:
-        url: Its address; None lets all errors pass.
+        url: Its URL; None for a journal, whose errors are not changed.
     """
     if url is None:
         yield
@@ -207,18 +196,15 @@ def database_errors(url: str | None) -> Iterator[None]:
         yield
     except (SQLAlchemyError, StorageInternalError, ImportError) as error:
         cause = error.__cause__ if isinstance(error, StorageInternalError) else error
+        reason = shortened(_first_line(cause or error))
         raise RunError(
-            explain(
-                "--storage",
-                expected=f"a database at {without_password(url)}",
-                got=_first_line(cause or error),
-                remedy="Start it or correct the address; the same command goes on from there.",
-            )
+            f"Cannot use the database {without_password(url)}: {reason}. "
+            "Start it or correct --storage; the same command resumes the sweep."
         ) from None
 
 
 def without_password(url: str) -> str:
-    """Return an address that may be shown and kept."""
+    """Return a URL without its password, for messages and files."""
     return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:…@", url)
 
 

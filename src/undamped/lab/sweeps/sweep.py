@@ -1,9 +1,9 @@
-"""The work of one process of a sweep: take up, begin, train, tell.
+"""One process of a sweep: it selects a trial, trains it, and reports the result.
 
-What a trial is about is written down before it is trained, and a lock that dies with the process
-says who is at it. Whoever finds a trial that runs and that nobody holds goes on with it from its
-checkpoint, to the bits it would have had. So a process may end at any moment, and nothing is lost
-or counted twice.
+The settings of a trial are stored before it is trained, and the process that trains it has a lock,
+which ends with the process. A running trial without a lock is resumed from its checkpoint by any
+process, with the same bits as without the interruption. A process may therefore end at any moment,
+and no trial is lost or counted twice.
 """
 
 from __future__ import annotations
@@ -17,15 +17,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from undamped._base.errors import OptionError, UndampedError, explain
+from undamped._base.errors import OptionError, UndampedError
 from undamped._base.options import check
 from undamped._base.registry import tasks
-from undamped.lab.sweeps.best import write_best
 from undamped.lab.sweeps.folder import SweepFolder
 from undamped.lab.sweeps.samplers import grid_size, pruner_for, sampler_for
 from undamped.lab.sweeps.space import distributions
-from undamped.lab.sweeps.storage import STUDY, database_errors, held, open_storage
-from undamped.lab.sweeps.trials import ERROR, MACHINE, SURPLUS, TOKEN, Trial, best_of, trials_of
+from undamped.lab.sweeps.storage import STUDY, database_errors, file_lock, open_storage
+from undamped.lab.sweeps.trials import (
+    ERROR,
+    MACHINE,
+    SURPLUS,
+    TOKEN,
+    Trial,
+    best_of,
+    trials_of,
+    write_best,
+)
 from undamped.lab.tasks.task import Task
 from undamped.lab.training import fit, resume
 from undamped.lab.training.options import TrainOptions
@@ -37,34 +45,34 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 LOST_AFTER = 600.0
-"""Seconds after which a trial that no machine has claimed counts as left behind."""
+"""Seconds after which a trial that belongs to no machine is abandoned."""
 FAILURES = 3
-"""So many failures and no success end a sweep: something is wrong with its settings."""
+"""The number of failures without a success that ends a sweep: its settings must be wrong."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How a sweep goes.
+    """The progress of a sweep.
 
     Args:
-        finished: Trials that are over.
-        wanted: How many there are to be.
-        best: The best one so far.
-        now: What this process is doing.
+        finished: Number of trials that have ended.
+        total: Requested number of trials.
+        best: The best trial so far.
+        status: What this process is doing.
     """
 
     finished: int
-    wanted: int
+    total: int
     best: Trial | None
-    now: str
+    status: str
 
 
 def open_study(folder: SweepFolder, url: str | None = None) -> optuna.Study:
-    """Open Optuna's study of a sweep; it is made if it is not there.
+    """Open the study of a sweep in Optuna; it is created if necessary.
 
     Args:
         folder: The folder of the sweep.
-        url: The database, if the trials are not in the folder's journal.
+        url: The database, if the trials are not in the journal of the folder.
     """
     import optuna
 
@@ -85,36 +93,32 @@ def sweep(
     *,
     url: str | None = None,
     task: Task | None = None,
-    tick: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> list[Trial]:
-    """Take part in a sweep until so many trials are over; return all of them.
+    """Train trials of a sweep until there are enough; return all of them.
 
     Args:
         folder: The folder of the sweep.
-        trials: How many there are to be, over all processes.
-        url: The database, if the trials are not in the folder's journal.
-        task: The task, where it is built already.
-        tick: Told how it goes.
+        trials: The number of trials over all processes.
+        url: The database, if the trials are not in the journal of the folder.
+        task: The task, if it has been built.
+        progress: Called with the progress.
 
     Raises:
-        KeyboardInterrupt: Somebody wants to stop; the same call goes on later.
+        KeyboardInterrupt: The sweep was interrupted; the same call resumes it.
     """
     is_grid = folder.plan.sampler == "grid"
     if is_grid and url is not None:
         raise OptionError(
-            explain(
-                "--sampler",
-                expected="one that chooses for several machines",
-                got="grid, whose points are counted in a folder",
-                remedy="Leave --storage out, or take qmc.",
-            )
+            "A grid is for one machine, since its points are counted in a folder. Leave out "
+            "--storage, or use --sampler qmc."
         )
-    wanted = min(trials, grid_size(folder.plan)) if is_grid else trials
+    total = min(trials, grid_size(folder.plan)) if is_grid else trials
     study = open_study(folder, url)
-    worker = _Worker(folder, study, wanted, url, task, tick)
+    worker = _Worker(folder, study, total, url, task, progress)
     with database_errors(url):
         worker.work()
-        worker._tell("done")
+        worker.report("done")
         return trials_of(folder, study)
 
 
@@ -122,68 +126,68 @@ def sweep(
 class _Worker:
     folder: SweepFolder
     study: optuna.Study
-    wanted: int
+    total: int
     url: str | None
     task: Task | None
-    tick: Callable[[Progress], None] | None
+    progress: Callable[[Progress], None] | None
 
     def __post_init__(self) -> None:
         self.plan = self.folder.plan
         self.space = distributions(self.plan.space)
-        self.seen: tuple[int, Trial | None] = (0, None)
+        self.results: tuple[int, Trial | None] = (0, None)
         self.shares_task = not any(key.startswith("task.") for key in self.plan.space)
 
     def work(self) -> None:
         while True:
-            with self._taken() as trial:
+            with self._next_trial() as trial:
                 if trial is not None:
                     self._train(trial)
                     self._write_best()
                     continue
-            if not self._others_here():
+            if not any(self._is_local(trial) for trial in self._trials("RUNNING")):
                 return
-            self._tell("waiting for trials of other processes")
+            self.report("waiting for trials of other processes")
             time.sleep(0.5)
 
-    # Who does what
+    # Selecting a trial
 
     @contextlib.contextmanager
-    def _taken(self) -> Iterator[FrozenTrial | None]:
-        """Hold a trial to work at: one that was left behind, or a new one; None if none is left."""
+    def _next_trial(self) -> Iterator[FrozenTrial | None]:
+        """Lock a trial: an abandoned one, or a new one; None if there are enough."""
         with contextlib.ExitStack() as locks:
-            with self.folder.alone():
-                trial = self._left_behind(locks) or self._new(locks)
+            with self.folder.lock():
+                trial = self._abandoned(locks) or self._new(locks)
             yield trial
 
-    def _left_behind(self, locks: contextlib.ExitStack) -> FrozenTrial | None:
+    def _abandoned(self, locks: contextlib.ExitStack) -> FrozenTrial | None:
         for trial in self._trials("RUNNING"):
-            if self._is_here(trial) and locks.enter_context(self._lock(trial.number, wait=False)):
+            if self._is_local(trial) and locks.enter_context(self._lock(trial.number, wait=False)):
                 return self._complete(trial)
         return None
 
     def _new(self, locks: contextlib.ExitStack) -> FrozenTrial | None:
-        if len(self._counted()) >= self.wanted:
+        if len(self._counted()) >= self.total:
             return None
-        begun = self._begin()
-        place = [one.number for one in self._counted()].index(begun.number)
-        if place >= self.wanted:  # other machines were faster
-            self._live(begun).set_user_attr(SURPLUS, True)
-            self._close(begun.number, "FAIL")
+        trial = self._start()
+        rank = [counted.number for counted in self._counted()].index(trial.number)
+        if rank >= self.total:  # other machines were faster
+            self._live(trial).set_user_attr(SURPLUS, True)
+            self._close(trial.number, "FAIL")
             return None
-        locks.enter_context(self._lock(begun.number))
-        return self._complete(begun)
+        locks.enter_context(self._lock(trial.number))
+        return self._complete(trial)
 
-    def _begin(self) -> FrozenTrial:
-        """Begin a trial that says from its first moment whose it is; its settings come later.
+    def _start(self) -> FrozenTrial:
+        """Start a trial with the identity of the folder; its settings are sampled afterwards.
 
-        A process may end right after this, and whoever has the folder finds the trial.
+        If the process ends right after this, other processes of the folder find the trial.
         """
         from optuna.trial import TrialState, create_trial
 
         token = uuid.uuid4().hex
-        whose = {MACHINE: self.folder.identity, TOKEN: token}
-        self.study.add_trial(create_trial(state=TrialState.RUNNING, user_attrs=whose))
-        return next(one for one in self._trials() if one.user_attrs.get(TOKEN) == token)
+        attributes = {MACHINE: self.folder.identity, TOKEN: token}
+        self.study.add_trial(create_trial(state=TrialState.RUNNING, user_attrs=attributes))
+        return next(trial for trial in self._trials() if trial.user_attrs.get(TOKEN) == token)
 
     def _live(self, trial: FrozenTrial) -> optuna.Trial:
         import optuna
@@ -191,57 +195,55 @@ class _Worker:
         return optuna.trial.Trial(self.study, trial._trial_id)
 
     def _complete(self, trial: FrozenTrial) -> FrozenTrial:
-        """Choose settings that a process did not come to choose before it ended."""
+        """Sample the settings that an interrupted process has not sampled."""
         if set(trial.params) == set(self.space):
             return trial
         self.study.sampler = sampler_for(self.plan, trial.number)
-        again = self._live(trial)
+        live = self._live(trial)
         for key, distribution in self.space.items():
-            _suggest(again, key, distribution)
-        return self._found(trial.number)
+            _suggest(live, key, distribution)
+        return next(stored for stored in self._trials() if stored.number == trial.number)
 
-    def _is_here(self, trial: FrozenTrial) -> bool:
-        """Whether a running trial was begun from this folder, or nobody knows from where."""
-        mine = trial.user_attrs.get(MACHINE) == self.folder.identity
-        if mine or self.folder.trial(trial.number).exists() or self.url is None:
+    def _is_local(self, trial: FrozenTrial) -> bool:
+        """Whether a running trial was started in this folder, or its origin is unknown."""
+        same = trial.user_attrs.get(MACHINE) == self.folder.identity
+        if same or self.folder.trial(trial.number).exists() or self.url is None:
             return True
-        begun = trial.datetime_start
-        age = time.time() - begun.timestamp() if begun is not None else math.inf
+        start = trial.datetime_start
+        age = time.time() - start.timestamp() if start is not None else math.inf
         return MACHINE not in trial.user_attrs and age > LOST_AFTER
-
-    def _others_here(self) -> bool:
-        return any(self._is_here(trial) for trial in self._trials("RUNNING"))
 
     def _lock(self, number: int, *, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
         folder = self.folder.trial(number)
         folder.mkdir(parents=True, exist_ok=True)
-        return held(folder / "lock", wait=wait)
+        return file_lock(folder / "lock", wait=wait)
 
     def _trials(self, *states: str) -> list[FrozenTrial]:
-        found = self.study.get_trials(deepcopy=False)
-        return [one for one in found if not states or one.state.name in states]
+        trials = self.study.get_trials(deepcopy=False)
+        return [trial for trial in trials if not states or trial.state.name in states]
 
     def _counted(self) -> list[FrozenTrial]:
-        return [one for one in self._trials() if SURPLUS not in one.user_attrs]
+        return [trial for trial in self._trials() if SURPLUS not in trial.user_attrs]
 
-    def _found(self, number: int) -> FrozenTrial:
-        return next(one for one in self._trials() if one.number == number)
-
-    # One trial
+    # Training a trial
 
     def _train(self, trial: FrozenTrial) -> None:
         live = self._live(trial)
         watcher = _Watcher(live, trial)
         name = f"trial {trial.number}"
-        self._tell(name)
+        self.report(name)
         try:
-            run = self._run(trial, watcher, lambda line: self._tell(f"{name}: {line}", look=False))
+            run = self._run(
+                trial, watcher, lambda line: self.report(f"{name}: {line}", refresh=False)
+            )
         except UndampedError as error:
             live.set_user_attr(ERROR, str(error))
             self._close(trial.number, "FAIL")
-            self._stop_if_hopeless(error)
+            ended = [counted for counted in self._counted() if counted.state.is_finished()]
+            if len(ended) >= FAILURES and all(t.state.name == "FAIL" for t in ended):
+                raise
             return
-        if watcher.behind:
+        if watcher.pruned:
             self._close(trial.number, "PRUNED")
         elif run.settings["status"] != "finished":
             raise KeyboardInterrupt
@@ -254,23 +256,23 @@ class _Worker:
                 live.set_user_attr(ERROR, f"the best validation was {value}")
                 self._close(trial.number, "FAIL")
 
-    def _run(self, trial: FrozenTrial, watcher: _Watcher, tell: Callable[[str], None]) -> Run:
-        begun = self.folder.run(trial.number)
-        if begun is not None:
-            return resume(begun.path, progress=tell, watch=watcher)
-        parts = self.plan.settings(trial.params)
+    def _run(self, trial: FrozenTrial, watcher: _Watcher, progress: Callable[[str], None]) -> Run:
+        run = self.folder.run(trial.number)
+        if run is not None:
+            return resume(run.path, progress=progress, watch=watcher)
+        sections = self.plan.settings(trial.params)
         task_options = check(
-            self.plan.task, tasks[self.plan.task], parts.get("task", {}), text=True
+            self.plan.task, tasks[self.plan.task], sections.get("task", {}), text=True
         )
         run = fit(
             self.plan.model,
             self.task if self.task is not None and self.shares_task else self.plan.task,
-            model_options=check_options(self.plan.model, parts.get("model", {}), text=True),
+            model_options=check_options(self.plan.model, sections.get("model", {}), text=True),
             task_options=task_options,
-            train=check("train", TrainOptions, parts.get("train", {}), text=True),
+            train=check("train", TrainOptions, sections.get("train", {}), text=True),
             seed=self.plan.seed,
             out=self.folder.trial(trial.number),
-            progress=tell,
+            progress=progress,
             watch=watcher,
         )
         if self.shares_task:
@@ -282,52 +284,44 @@ class _Worker:
 
         self.study.tell(number, value, state=TrialState[state], skip_if_finished=True)
 
-    def _stop_if_hopeless(self, error: UndampedError) -> None:
-        ended = [one for one in self._counted() if one.state.is_finished()]
-        if len(ended) >= FAILURES and all(one.state.name == "FAIL" for one in ended):
-            raise error
-
-    # What is seen
+    # Results
 
     def _write_best(self) -> None:
         best = best_of(trials_of(self.folder, self.study), self.folder.higher_is_better)
         if best is not None:
-            with self.folder.alone():
+            with self.folder.lock():
                 write_best(self.folder, best)
 
-    def _look(self) -> tuple[int, Trial | None]:
-        """Return how many trials are over, and the best."""
-        over = [one for one in self._counted() if one.state.is_finished()]
-        valued = [
-            Trial(one.number, "finished", one.value, one.params, None, None)
-            for one in over
-            if one.state.name == "COMPLETE"
-        ]
-        return len(over), best_of(valued, self.folder.higher_is_better)
-
-    def _tell(self, now: str, *, look: bool = True) -> None:
-        if self.tick is None:
+    def report(self, status: str, *, refresh: bool = True) -> None:
+        """Call `progress`, with the current results if `refresh` is true."""
+        if self.progress is None:
             return
-        if look:
-            self.seen = self._look()
-        self.tick(Progress(self.seen[0], self.wanted, self.seen[1], now))
+        if refresh:
+            ended = [trial for trial in self._counted() if trial.state.is_finished()]
+            valued = [
+                Trial(trial.number, "finished", trial.value, trial.params, None, None)
+                for trial in ended
+                if trial.state.name == "COMPLETE"
+            ]
+            self.results = len(ended), best_of(valued, self.folder.higher_is_better)
+        self.progress(Progress(self.results[0], self.total, self.results[1], status))
 
 
 class _Watcher:
-    """Tells Optuna of every validation, and remembers whether the trial is behind the others."""
+    """Reports every validation to Optuna, and stores whether the trial should be stopped early."""
 
     def __init__(self, live: optuna.Trial, trial: FrozenTrial) -> None:
         self.live = live
-        self.told = set(trial.intermediate_values)
-        self.behind = False
+        self.reported = set(trial.intermediate_values)
+        self.pruned = False
 
     def __call__(self, validation: int, metric: float) -> bool:
-        """Return whether the training should end here."""
-        if validation not in self.told and math.isfinite(metric):
+        """Return whether the training should stop."""
+        if validation not in self.reported and math.isfinite(metric):
             self.live.report(metric, validation)
-            self.told.add(validation)
-        self.behind = self.live.should_prune()
-        return self.behind
+            self.reported.add(validation)
+        self.pruned = self.live.should_prune()
+        return self.pruned
 
 
 def _suggest(trial: optuna.Trial, key: str, distribution: Any) -> None:
@@ -335,11 +329,8 @@ def _suggest(trial: optuna.Trial, key: str, distribution: Any) -> None:
 
     if isinstance(distribution, CategoricalDistribution):
         trial.suggest_categorical(key, distribution.choices)
-    elif isinstance(distribution, IntDistribution):
-        trial.suggest_int(
-            key, distribution.low, distribution.high, step=distribution.step, log=distribution.log
-        )
-    else:
-        trial.suggest_float(
-            key, distribution.low, distribution.high, step=distribution.step, log=distribution.log
-        )
+        return
+    integer = isinstance(distribution, IntDistribution)
+    suggest: Any = trial.suggest_int if integer else trial.suggest_float
+    low, high = distribution.low, distribution.high
+    suggest(key, low, high, step=distribution.step, log=distribution.log)

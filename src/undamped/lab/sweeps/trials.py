@@ -1,23 +1,26 @@
-"""What became of the trials of a sweep."""
+"""The trials of a sweep, their order, and the best settings as a TOML file."""
 
 from __future__ import annotations
 
+import json
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from undamped._base.files import write_text
 from undamped.lab.sweeps.folder import SweepFolder
 
 if TYPE_CHECKING:
     from optuna import Study
 
 SURPLUS = "surplus"
-"""Marks a trial that was begun beyond the wanted number, by machines that began at once."""
+"""Attribute of a trial beyond the requested number, which machines may start simultaneously."""
 ERROR = "error"
 MACHINE = "machine"
-"""Says from which folder a trial was begun."""
+"""Attribute with the folder that started a trial."""
 TOKEN = "token"
-"""By which whoever begins a trial finds it among all."""
+"""Attribute by which a process recognises the trial that it has just started."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,13 @@ class Trial:
     """A trial.
 
     Args:
-        number: Which one, from 0.
-        state: running, finished, stopped early (it was behind the others) or failed.
-        value: The best validation, in the task's metric; None while there is none.
-        settings: What varies, by name.
-        seconds: Of training.
-        run: The folder of its run, if it lies here.
-        error: Why it failed.
+        number: Its number, from 0.
+        state: running, finished, stopped early (by the pruner) or failed.
+        value: The best validation in the metric of the task; None if there is none.
+        settings: The settings that vary, by name.
+        seconds: Seconds of training.
+        run: The folder of its run, if it is on this machine.
+        error: The message of a failure.
     """
 
     number: int
@@ -43,81 +46,118 @@ class Trial:
     error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
+        """Return all fields for JSON."""
         return asdict(self)
 
 
 def trials_of(folder: SweepFolder, study: Study) -> list[Trial]:
-    """Return all trials, in the order in which they began.
+    """Return all trials, in the order in which they started.
 
     Args:
         folder: The folder of the sweep.
-        study: Optuna's study of it.
+        study: Its study in Optuna.
     """
-    words = {"RUNNING": "running", "COMPLETE": "finished", "PRUNED": "stopped early"}
-    found = []
-    for one in study.get_trials(deepcopy=False):
-        if SURPLUS in one.user_attrs:
+    states = {"RUNNING": "running", "COMPLETE": "finished", "PRUNED": "stopped early"}
+    trials = []
+    for trial in study.get_trials(deepcopy=False):
+        if SURPLUS in trial.user_attrs:
             continue
-        run = folder.run(one.number)
+        run = folder.run(trial.number)
         settings = {} if run is None else run.settings
-        found.append(
+        trials.append(
             Trial(
-                one.number,
-                words.get(one.state.name, "failed" if one.state.is_finished() else "waiting"),
-                one.value if one.state.name == "COMPLETE" else None,
-                {key: one.params[key] for key in folder.plan.space if key in one.params},
+                trial.number,
+                states.get(trial.state.name, "failed" if trial.state.is_finished() else "waiting"),
+                trial.value if trial.state.name == "COMPLETE" else None,
+                {key: trial.params[key] for key in folder.plan.space if key in trial.params},
                 (settings.get("result") or settings).get("seconds"),
                 None if run is None else str(run.path),
-                one.user_attrs.get(ERROR),
+                trial.user_attrs.get(ERROR),
             )
         )
-    return found
+    return trials
 
 
 def best_of(trials: list[Trial], higher: bool) -> Trial | None:
-    """Return the trial with the best validation; the earliest of equals.
+    """Return the trial with the best validation, the earliest if several are equal.
 
     Args:
         trials: All trials.
-        higher: Whether more is better.
+        higher: Whether higher values are better.
     """
-    finished = [one for one in trials if one.value is not None]
-    return min(finished, key=lambda one: _rank(one, higher), default=None)
+    best = next(iter(in_order(trials, higher)), None)
+    return best if best is not None and best.value is not None else None
 
 
 def in_order(trials: list[Trial], higher: bool) -> list[Trial]:
-    """Return trials, the best first and those without a value last.
+    """Return the trials, the best first and those without a value last.
 
     Args:
         trials: All trials.
-        higher: Whether more is better.
+        higher: Whether higher values are better.
     """
-    return sorted(trials, key=lambda one: (one.value is None, _rank(one, higher), one.number))
 
+    def rank(trial: Trial) -> tuple[bool, float, int]:
+        value = trial.value or 0.0
+        return trial.value is None, -value if higher else value, trial.number
 
-def _rank(trial: Trial, higher: bool) -> float:
-    if trial.value is None:
-        return 0.0
-    return -trial.value if higher else trial.value
+    return sorted(trials, key=rank)
 
 
 def importances(study: Study) -> dict[str, float]:
-    """Return which share of the variation of the results each setting explains.
+    """Return which fraction of the variance of the results each setting explains.
 
-    Empty with fewer than four results, or where nothing varied.
+    It is empty with fewer than four results, or where nothing varied.
 
     Args:
-        study: Optuna's study.
+        study: The study in Optuna.
     """
     from optuna.importance import get_param_importances
 
-    finished = [one for one in study.get_trials(deepcopy=False) if one.state.name == "COMPLETE"]
-    if len(finished) < 4 or len({one.value for one in finished}) < 2:
+    trials = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
+    if len(trials) < 4 or len({trial.value for trial in trials}) < 2:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about settings that did not vary
         try:
             return dict(get_param_importances(study))
-        except (RuntimeError, ValueError):  # nothing to be said from these results
+        except (RuntimeError, ValueError):  # the results do not suffice
             return {}
+
+
+def write_best(folder: SweepFolder, best: Trial) -> None:
+    """Write best.toml into the folder of a sweep, for `undamped train --config`.
+
+    Args:
+        folder: The folder.
+        best: The trial with the settings.
+    """
+    plan = folder.plan
+    sections = plan.settings(best.settings)
+    lines = [
+        f"# The best of the sweep: trial {best.number}, {folder.metric} {best.value:.6g} on the "
+        "validation split.",
+        f"seed = {plan.seed}",
+    ]
+    names = {"task": {"name": plan.task}, "model": {"name": plan.model}}
+    for section in ("task", "model", "train"):
+        entries = {**names.get(section, {}), **sections.get(section, {})}
+        if entries:
+            lines += ["", f"[{section}]", *(f"{_key(k)} = {_toml(v)}" for k, v in entries.items())]
+    write_text(folder.path / "best.toml", "\n".join(lines) + "\n")
+
+
+def _key(name: str) -> str:
+    return name if name.replace("_", "").replace("-", "").isalnum() else json.dumps(name)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, int | float):
+        return repr(value)
+    return json.dumps(str(value), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The best settings of a model on a task, for those who compare models."""
+"""Hyperparameter search for one model, for comparisons of tuned models."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from undamped.lab.tasks.task import Task
 from undamped.lab.training.recipes import recipe_of
 
 RATES = {"train.learning_rate": "3e-4..3e-2:log"}
-"""What is looked for in every model that learns step by step."""
+"""The search space of every model that is trained by gradient descent."""
 
 
-def usual_space(model: str) -> dict[str, Any]:
-    """Return what is worth varying in a model: the learning rate, and what its recipe names.
+def default_space(model: str) -> dict[str, Any]:
+    """Return the default search space of a model: the learning rate, and that of its recipe.
 
-    Empty for models that learn in closed form, which choose for themselves.
+    It is empty for closed-form models, which select their hyperparameters themselves.
 
     Args:
-        model: Its name.
+        model: The name of the model.
     """
-    member = models[model]
-    if isinstance(member, type) and issubclass(member, ClosedFormModel):
+    cls = models[model]
+    if isinstance(cls, type) and issubclass(cls, ClosedFormModel):
         return {}
     return {**RATES, **recipe_of(model).sweep_space}
 
@@ -38,17 +38,17 @@ def tune(
     task: Task,
     trials: int,
     out: Path,
-    tick: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> tuple[SweepFolder, Trial | None]:
-    """Sweep; return its folder and the best trial.
+    """Run a sweep; return its folder and the best trial.
 
     Args:
-        plan: What varies.
-        task: The task, built.
-        trials: How many trials.
+        plan: The plan.
+        task: The task.
+        trials: The number of trials.
         out: The folder of the sweep.
-        tick: Told how it goes.
+        progress: Called with the progress.
     """
     folder = SweepFolder.join(out, plan, task.metric, task.higher_is_better)
-    found = sweep(folder, trials, task=task, tick=tick)
-    return folder, best_of(found, task.higher_is_better)
+    results = sweep(folder, trials, task=task, progress=progress)
+    return folder, best_of(results, task.higher_is_better)

@@ -104,7 +104,7 @@ def _sweep(
     folder = SweepFolder.join(place, plan, task.metric, task.higher_is_better, storage)
     with sweep_progress(f"{plan.model} on {plan.task}") as tick:
         try:
-            return folder, sweep(folder, asked.trials, url=storage, task=task, tick=tick)
+            return folder, sweep(folder, asked.trials, url=storage, task=task, progress=tick)
         except KeyboardInterrupt:
             sys.stderr.write("Stopped. The same command goes on.\n")
             raise
