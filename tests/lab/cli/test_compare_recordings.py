@@ -49,7 +49,7 @@ def test_copies_of_what_is_tested_are_not_learnt_from():
     parts = hold_out(found, "s0", seed=0)  # one subject is left to learn from
     assert len(parts["valid"]) and len(parts["train"]) and not set(who[parts["train"]]) & {"s0"}
     found.series[1] = found.series[0].copy()
-    with pytest.raises(DataError, match="other groups to learn from"):
+    with pytest.raises(DataError, match="leaves no other groups for training"):
         hold_out(found, "s0", seed=0)
 
 

@@ -214,8 +214,8 @@ def test_other_bad_input_ends_in_one_sentence(tmp_path, monkeypatch, capsys):
         (["objects.npy"], "pickled objects"),
         (["folder"], "has no .csv or .parquet files"),
         (["nowhere.csv"], "No such file or folder"),
-        (["walks.csv", "target=gait", "id=walk", "fractions=0.5,0.5"], "three shares"),
-        (["walks.csv", "target=gait", "id=walk", "split=time", "gap=50"], "at least one series"),
+        (["walks.csv", "target=gait", "id=walk", "fractions=0.5,0.5"], "three numbers for"),
+        (["walks.csv", "target=gait", "id=walk", "split=time", "gap=50"], "split is empty"),
     ):
         file, *options = words
         code, out, err = undamped(monkeypatch, capsys, "train", file, "gru", *options)

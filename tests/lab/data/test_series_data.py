@@ -121,15 +121,15 @@ def test_given_split_drops_training_copies_of_test_series():
 
 
 def test_split_says_what_is_wrong():
-    with pytest.raises(OptionError, match="add up to 1"):
+    with pytest.raises(OptionError, match="sum to 1"):
         split(some(), fractions=(0.5, 0.5, 0.5))
     with pytest.raises(OptionError, match="group"):
         split(some(), by="group")
     with pytest.raises(OptionError, match="gap"):
         split(some(), gap=3)
-    with pytest.raises(OptionError, match="split of its own"):
+    with pytest.raises(OptionError, match="has no split"):
         split(some(), by="given")
-    with pytest.raises(DataError, match="at least one series"):
+    with pytest.raises(DataError, match="the test split is empty"):
         split(some(2))
 
 

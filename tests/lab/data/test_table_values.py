@@ -232,7 +232,7 @@ def test_missing_dates_are_missing_values(dates, unit, tmp_path):
     expected[[5, 20, 21]] = np.nan
     np.testing.assert_array_equal(data.series[0][:, 0], expected)
     assert data.times[0].tolist() == seconds(*dates)
-    assert f"3 of 60 {unit} are missing; they are kept as missing values." in data.notes
+    assert f"3 of 60 {unit} are missing and become missing values." in data.notes
     assert not irregular(data)
     assert read_recordings(tmp_path / "t.csv", needs_target=False).series[0].shape == (57, 1)
 

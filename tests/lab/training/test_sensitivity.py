@@ -65,14 +65,14 @@ def test_the_run_keeps_the_threshold_and_predictions_heed_it(tmp_path, monkeypat
     pd.DataFrame(rows).to_csv("walks.csv", index=False)
     words = "train walks.csv bank target=state id=walk sensitivity=0.9 model.oscillators=40"
     said = command(monkeypatch, capsys, *words.split(), "--out", "runs")
-    assert "'ill' is said from a probability of" in said
+    assert "'ill' is predicted from a probability of" in said
     run = Run.open(next((tmp_path / "runs").iterdir()))
     alarm = run.preparation().stored_alarm
     assert alarm.positive == "ill" and alarm.sensitivity >= 0.9
     assert 0 < alarm.threshold < 0.5  # a weak model of a rare class has to say it early
     test = run.settings["result"]["test"]
     assert set(test) >= {"sensitivity", "specificity", "accuracy"}
-    assert "is said from a probability of" in (run.path / "report.html").read_text()
+    assert "is predicted from a probability of" in (run.path / "report.html").read_text()
     answers = json.loads(command(monkeypatch, capsys, "predict", str(run.path), "--json"))
     for answer in answers:
         assert (answer["label"] == "ill") == (answer["probabilities"]["ill"] >= alarm.threshold)

@@ -13,7 +13,7 @@ from undamped._base.errors import DataError
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.season import calendar_seasons, find_season
 from undamped.lab.data.recordings.series import SeriesSet, time_slices
-from undamped.lab.data.recordings.splits import checked_shares, time_edges
+from undamped.lab.data.recordings.splits import check_fractions, time_edges
 
 _MANY_WINDOWS = 20_000
 _FEW_STEPS = 1_000
@@ -69,7 +69,7 @@ def plan_forecast(
         horizon: How many values are predicted.
         timestamps: Whether models receive timestamps; then there is no season, counted in steps.
     """
-    requested = checked_shares(options["fractions"])
+    requested = check_fractions(options["fractions"])
     gap, window = options["gap"], options["window"]
     stride = options["stride"] or _default_stride(series_set, horizon)
     longest, ahead = int(series_set.lengths.max()), horizon + stride - 1

@@ -56,7 +56,7 @@ def split_windows(windows: Windows, options: Mapping[str, Any]) -> SeriesSplit:
             by=by,
             gap=gap,
             seed=seed,
-            ahead=windows.horizon or 0,
+            horizon=windows.horizon or 0,
         )
     record = {
         "by": by,
@@ -154,7 +154,7 @@ def _validate_earlier(
             fractions=(1 - (number + 1) * fraction, fraction, number * fraction),
             by="time",
             gap=record["gap"],
-            ahead=horizon,
+            horizon=horizon,
         )
     except DataError:  # a split would be empty
         return None

@@ -183,7 +183,7 @@ def alarm_scores(run: Run, model: TaskModel, task: Task, batch_size: int) -> dic
     if alarm is None or not isinstance(task, SeriesTask):
         return {}
     likely, truth = _probabilities(model, task, alarm.positive, "test", batch_size)
-    found, spared = Alarm.shares(likely >= alarm.threshold, truth)
+    found, spared = Alarm.rates(likely >= alarm.threshold, truth)
     return {"sensitivity": found, "specificity": spared}
 
 

@@ -1,4 +1,4 @@
-"""From which probability on a class is said, so that a wanted share of it is found."""
+"""A decision threshold for one class, so that it reaches a required sensitivity."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Alarm:
-    """A class that is said earlier, or later, than when it is the likeliest.
+    """A class that is predicted by a threshold, and not where it is the most probable.
 
     Args:
         positive: The class.
-        threshold: It is said where its probability is at least this; elsewhere the likeliest of
-            the others is.
-        wanted: The share of its series that should be found.
-        sensitivity: The share that was found where the threshold was chosen.
-        specificity: The share of the other series that were not taken for it there.
-        series: How many series of the class, and how many others, there were.
+        threshold: It is predicted where its probability is at least this; elsewhere the most
+            probable of the other classes is.
+        target: The required sensitivity.
+        sensitivity: The sensitivity on the series on which the threshold was selected.
+        specificity: The specificity on them.
+        series: How many of them are of the class, and how many are not.
 
     Example:
         >>> Alarm.choose("ill", [0.9, 0.4, 0.3, 0.1], [True, True, False, False], 0.95).threshold
@@ -29,61 +29,67 @@ class Alarm:
 
     positive: str
     threshold: float
-    wanted: float
+    target: float
     sensitivity: float
     specificity: float
     series: tuple[int, int]
 
     @classmethod
-    def choose(cls, positive: str, probabilities: Any, truth: Any, wanted: float) -> Alarm:
-        """Take the highest threshold at which enough series of the class are found.
+    def choose(cls, positive: str, probabilities: Any, truth: Any, target: float) -> Alarm:
+        """Return the highest threshold that reaches a sensitivity.
 
         Args:
             positive: The class.
-            probabilities: (series,) how likely each is of the class, by a model that has not
-                learnt from it.
-            truth: (series,) which are.
-            wanted: The share to be found.
+            probabilities: (series,) the probability of the class, by a model that was not trained
+                on these series.
+            truth: (series,) which of them are of the class.
+            target: The required sensitivity.
         """
-        likely, true = np.asarray(probabilities, dtype=np.float64), np.asarray(truth, dtype=bool)
-        own = np.sort(likely[true])[::-1]
-        threshold = float(own[math.ceil(wanted * len(own) - 1e-9) - 1])
-        found, spared = cls.shares(likely >= threshold, true)
-        return cls(
-            positive, threshold, wanted, found, spared, (int(true.sum()), int((~true).sum()))
-        )
+        scores, true = np.asarray(probabilities, dtype=np.float64), np.asarray(truth, dtype=bool)
+        positives = np.sort(scores[true])[::-1]
+        threshold = float(positives[math.ceil(target * len(positives) - 1e-9) - 1])
+        counts = int(true.sum()), int((~true).sum())
+        return cls(positive, threshold, target, *cls.rates(scores >= threshold, true), counts)
 
     @staticmethod
-    def shares(said: Any, truth: Any) -> tuple[float, float]:
-        """Return sensitivity and specificity of what was said; NaN where there was nothing."""
-        said, true = np.asarray(said, dtype=bool), np.asarray(truth, dtype=bool)
-        found = float(said[true].mean()) if true.any() else math.nan
-        return found, float((~said[~true]).mean()) if (~true).any() else math.nan
+    def rates(predicted: Any, truth: Any) -> tuple[float, float]:
+        """Return sensitivity and specificity of predictions; NaN without such series."""
+        predicted, true = np.asarray(predicted, dtype=bool), np.asarray(truth, dtype=bool)
+        sensitivity = float(predicted[true].mean()) if true.any() else math.nan
+        return sensitivity, float((~predicted[~true]).mean()) if (~true).any() else math.nan
 
     def label(self, classes: list[str], probabilities: np.ndarray) -> str:
-        """Return what is said to one series.
+        """Return the predicted class of a series.
 
         Args:
             classes: All labels.
-            probabilities: (classes,) how likely each is.
+            probabilities: (classes,) their probabilities.
         """
-        place = classes.index(self.positive)
-        if probabilities[place] >= self.threshold:
+        index = classes.index(self.positive)
+        if probabilities[index] >= self.threshold:
             return self.positive
         others = probabilities.copy()
-        others[place] = -1.0
+        others[index] = -1.0
         return classes[int(others.argmax())]
 
     @property
     def sentence(self) -> str:
-        """What it is, in words."""
-        own, others = self.series
+        """A description of the threshold."""
+        positives, negatives = self.series
         return (
-            f"'{self.positive}' is said from a probability of {self.threshold:.3g} on, for a "
-            f"sensitivity of {self.wanted:g}: on the validation part it was {self.sensitivity:.3g} "
-            f"({own:,} series) with a specificity of {self.specificity:.3g} ({others:,})."
+            f"'{self.positive}' is predicted from a probability of {self.threshold:.3g}, for a "
+            f"sensitivity of {self.target:g}: on the validation split it was "
+            f"{self.sensitivity:.3g} ({positives:,} series) with a specificity of "
+            f"{self.specificity:.3g} ({negatives:,})."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for run.json."""
         return {**asdict(self), "series": list(self.series)}
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Alarm:
+        """Return the alarm that `to_dict` describes."""
+        # Earlier versions wrote "wanted" for the target.
+        values = {"target" if name == "wanted" else name: value for name, value in stored.items()}
+        return cls(**{**values, "series": tuple(stored["series"])})

@@ -198,7 +198,7 @@ class Preparation:
         """The class that has a threshold, if there is one."""
         if self.alarm is None:
             return None
-        return Alarm(**{**self.alarm, "series": tuple(self.alarm["series"])})
+        return Alarm.from_dict(self.alarm)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain values, for run.json."""

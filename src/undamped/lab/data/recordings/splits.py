@@ -1,7 +1,7 @@
-"""Honest splits: what a model was trained on never comes back in what it is tested on.
+"""Splits without leakage: nothing that a model was trained on recurs in the data it is tested on.
 
-Series are first tied together: identical ones always, windows of one recording unless the split is
-by time, and members of a group if the split is by group. What is tied goes to one side.
+Series that must stay together form a bundle: identical ones always, windows of one recording unless
+the split is by time, and series of one group if the split is by group. A bundle goes to one split.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Literal
 
 import numpy as np
 
-from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.errors import DataError, OptionError
 from undamped._base.options import unknown_name
 from undamped.lab.data.recordings.series import SeriesSet
 
 By = Literal["stratified", "group", "time", "given"]
+Fractions = tuple[float, float, float]
 Parts = dict[str, np.ndarray]
 PARTS = ("train", "valid", "test")
 DEFAULT_FRACTIONS = (0.7, 0.15, 0.15)
@@ -24,33 +25,33 @@ _FEW_RECORDINGS = 3
 
 
 def choose(series_set: SeriesSet, kind: str = "classification") -> tuple[By, str]:
-    """Return the kind of split that suits a set, and why.
+    """Return the kind of split that suits a set, and the reason.
 
     Args:
         series_set: The set.
-        kind: What is asked of it, such as "regression" or "forecast".
+        kind: The kind of task, such as "regression" or "forecast".
     """
     if series_set.parts is not None:
-        return "given", "the source brings its own split"
+        return "given", "the source has a split"
     if series_set.groups is not None:
-        return "group", "no group is on both sides"
+        return "group", "every group is in one split"
     origin = series_set.origin
     if origin is not None and kind == "forecast":
-        return "time", "the past of every series is for training, its future for the test"
+        return "time", "the past of every series for training, its future for the test"
     if origin is not None and len(np.unique(origin[:, 0])) < _FEW_RECORDINGS:
-        return "time", "the windows come from one or two recordings"
+        return "time", "the windows are from one or two recordings"
     if kind in ("classification", "steps"):
-        return "stratified", "stratified: every part has the classes in like shares"
-    return "stratified", "whole series, drawn by chance"
+        return "stratified", "stratified by class"
+    return "stratified", "complete series"
 
 
 def describe(by: By, why: str, parts: Parts) -> str:
     """Return a sentence about a split.
 
     Args:
-        by: What series were split by.
-        why: Why, in a few words.
-        parts: The parts.
+        by: The kind of split.
+        why: The reason, in a few words.
+        parts: The splits.
     """
     how = {"stratified": "at random", "given": "as given"}.get(by, f"by {by}")
     sizes = ", ".join(f"{len(index):,} {name}" for name, index in parts.items())
@@ -58,21 +59,21 @@ def describe(by: By, why: str, parts: Parts) -> str:
 
 
 def time_edges(
-    length: int, shares: Sequence[float], ahead: int = 0, gap: int = 0
+    length: int, fractions: Sequence[float], least: int = 0, gap: int = 0
 ) -> tuple[int, int, int, int]:
     """Return the steps at which training, validation and test begin, and the length.
 
     Args:
         length: Steps of a recording.
-        shares: Of training, validation and test.
-        ahead: Steps that every part has at least, unless its share is zero.
+        fractions: Of training, validation and test.
+        least: The least number of steps of a split, unless its fraction is zero.
         gap: Steps that are left out at the beginning of validation and of test.
     """
-    edges = np.round(np.cumsum([0.0, *shares]) * length).astype(int)
+    edges = np.round(np.cumsum([0.0, *fractions]) * length).astype(int)
     edges[3] = length
-    for place in (2, 1):
-        room = ahead + gap if shares[place] and ahead else 0
-        edges[place] = max(0, min(edges[place], edges[place + 1] - room))
+    for index in (2, 1):
+        reserve = least + gap if fractions[index] and least else 0
+        edges[index] = max(0, min(edges[index], edges[index + 1] - reserve))
     begin, valid, test, end = edges.tolist()
     return begin, valid, test, end
 
@@ -84,120 +85,109 @@ def split(
     by: By = "stratified",
     gap: int = 0,
     seed: int = 0,
-    ahead: int = 0,
+    horizon: int = 0,
 ) -> Parts:
     """Split a set into training, validation and test.
 
     Args:
         series_set: The set.
-        fractions: Shares of training, validation and test; they add up to one.
-        by: "stratified": classes in like shares; "group": no group on both sides; "time": the past
-            for training, the future for test; "given": the source's own split, with validation
-            taken from its training part where it has none, and without training series that are
-            copies of test series.
-        gap: For "time", what is left out between two parts: steps for windows, series otherwise.
-        seed: Which of the possible splits.
-        ahead: For windows of which so many steps at the end are to be predicted, parted by time:
-            those steps alone say to which part a window belongs. The past before them is known
-            when a forecast is made, even if it was learnt from.
+        fractions: Fractions of training, validation and test; they sum to one.
+        by: "stratified": classes have the same fractions in all splits; "group": every group is in
+            one split; "time": the past for training, the future for test; "given": the split of
+            the source, with validation taken from training where it has none, and without training
+            series that are copies of test series.
+        gap: For "time", what is left out between two splits: steps for windows, series otherwise.
+        seed: The seed of the split.
+        horizon: For windows whose last steps are predicted, split by time: how many steps. Only
+            these decide about the split of a window, since the past before them is known when a
+            forecast is made, even if it was trained on.
 
     Returns:
-        Sorted numbers of the series, by part; "valid" or "test" is empty where its share is zero.
+        Sorted indices of the series by split; "valid" or "test" is empty if its fraction is zero.
     """
-    shares = checked_shares(fractions)
+    checked = check_fractions(fractions)
     if by != "time" and gap:
-        raise OptionError(f"gap: expected 0 with a split by {by}, got {gap}. Only time has a gap.")
+        raise OptionError(f"gap must be 0 with a split by {by}, got {gap}. Only time has a gap.")
     if by == "time":
-        parts = _by_time(series_set, shares, gap, ahead)
+        parts = _split_by_time(series_set, checked, gap, horizon)
     elif by == "given":
-        parts = _given(series_set, shares, seed)
+        parts = _published_split(series_set, checked, seed)
     else:
-        tied = _tied(series_set, by == "group")
-        parts = deal(np.arange(len(series_set)), tied, _strata(series_set), shares, seed)
-    for name, share in zip(PARTS, shares, strict=True):
-        if share > 0 and not len(parts[name]) and not (by == "given" and name == "valid"):
-            raise _empty_part(series_set, name, by)
+        bundles = _bundles(series_set, by == "group")
+        parts = deal(np.arange(len(series_set)), bundles, _strata(series_set), checked, seed)
+    for name, fraction in zip(PARTS, checked, strict=True):
+        if fraction > 0 and not len(parts[name]) and not (by == "given" and name == "valid"):
+            raise _empty_split(series_set, name, by)
     return parts
 
 
-def _empty_part(series_set: SeriesSet, name: str, by: str) -> DataError:
-    """Return the error for a part without a series, with the cause if series are identical."""
+def _empty_split(series_set: SeriesSet, name: str, by: str) -> DataError:
+    """Return the error for a split without series, with the cause if series are identical."""
     count = len(series_set)
     distinct = len(np.unique(_copies(series_set)))
-    got, remedy = f"none of {count} (split by {by})", "Use more data, another split, or other "
-    remedy += "fractions."
+    problem = f"{series_set.source}: the {name} split is empty"
     if series_set.origin is None and distinct < min(count, len(PARTS)):
         same = "are identical" if distinct == 1 else f"are copies of {distinct} of them"
-        got = f"none, since all {count} series {same} and copies stay on one side"
-        remedy = "Check the values: is the id column the right one, did the sensor record?"
-    return DataError(
-        explain(
-            f"{series_set.source}, {name} part",
-            expected="at least one series",
-            got=got,
-            remedy=remedy,
+        return DataError(
+            f"{problem}, since all {count} series {same} and copies stay in one split. Check the "
+            "values: is the id column the right one, did the sensor record?"
         )
+    return DataError(
+        f"{problem} with {count} series and a split by {by}. Use more data, another split, or "
+        "other fractions."
     )
 
 
 def hold_out(
     series_set: SeriesSet, group: str, *, fractions: Sequence[float] = DEFAULT_FRACTIONS, seed: int
 ) -> Parts:
-    """Give one group to the test, and deal the others to training and validation.
+    """Use one group for the test, and split the others into training and validation.
 
-    Series of other groups that are copies of what is tested, and whatever belongs to their groups,
-    are left out. Where a single group is left, its series are dealt one by one.
+    Groups that contain a copy of a test series are left out. If a single group remains, its series
+    are split.
 
     Args:
         series_set: The set.
-        group: The group that is tested on.
-        fractions: Shares of training, validation and test; the last plays no part.
-        seed: Which of the possible splits.
+        group: The group for the test.
+        fractions: Fractions of training, validation and test; the last one is ignored.
+        seed: The seed of the split.
     """
-    shares = checked_shares(fractions)
-    tied = _tied(series_set, by_group=True)
+    checked = check_fractions(fractions)
+    bundles = _bundles(series_set, by_group=True)
     assert series_set.groups is not None
     names = series_set.groups.astype(str)
     if group not in names:
         raise unknown_name("group", group, sorted(set(names)))
     test = np.flatnonzero(names == group)
-    others = np.flatnonzero(~np.isin(tied, tied[test]))
+    others = np.flatnonzero(~np.isin(bundles, bundles[test]))
     if not len(others):
         raise DataError(
-            explain(
-                f"held_out={group}",
-                expected="other groups to learn from, without copies of its series",
-                got="none",
-                remedy="Hold out another group, or use another split.",
-            )
+            f"held_out={group} leaves no other groups for training without copies of its series. "
+            "Hold out another group, or use another split."
         )
-    valid = shares[1] / (shares[0] + shares[1])
+    valid = checked[1] / (checked[0] + checked[1])
     within = (1 - valid, valid, 0.0)
-    parts = deal(others, tied, _strata(series_set), within, seed)
+    parts = deal(others, bundles, _strata(series_set), within, seed)
     if valid and not len(parts["valid"]):
         parts = deal(others, _copies(series_set), _strata(series_set), within, seed)
     return {**parts, "test": test}
 
 
 def hash_of(parts: Parts) -> str:
-    """Return a short digest of the index lists, to tell one split from another."""
+    """Return a short digest of the indices, which identifies a split."""
     digest = hashlib.sha256()
     for name in PARTS:
         digest.update(name.encode() + np.asarray(parts[name], dtype="<i8").tobytes())
     return digest.hexdigest()[:16]
 
 
-def checked_shares(fractions: Sequence[float]) -> tuple[float, float, float]:
-    """Return shares of training, validation and test that add up to one, or refuse them."""
-    good = len(fractions) == 3 and all(0 <= f <= 1 for f in fractions) and fractions[0] > 0
-    if not good or abs(sum(fractions) - 1) > 1e-6:
+def check_fractions(fractions: Sequence[float]) -> Fractions:
+    """Return the fractions of training, validation and test if they are valid."""
+    valid = len(fractions) == 3 and all(0 <= f <= 1 for f in fractions) and fractions[0] > 0
+    if not valid or abs(sum(fractions) - 1) > 1e-6:
         raise OptionError(
-            explain(
-                "fractions",
-                expected="three shares for training, validation and test that add up to 1",
-                got=", ".join(f"{f:g}" for f in fractions),
-                remedy="For example 0.7, 0.15, 0.15.",
-            )
+            "fractions must be three numbers for training, validation and test that sum to 1, such "
+            f"as 0.7, 0.15, 0.15, got {', '.join(f'{f:g}' for f in fractions)}."
         )
     return fractions[0], fractions[1], fractions[2]
 
@@ -205,26 +195,23 @@ def checked_shares(fractions: Sequence[float]) -> tuple[float, float, float]:
 def _copies(series_set: SeriesSet) -> np.ndarray:
     """Return a number per series, the same for identical ones; for windows, that of the recording.
 
-    Two windows may be alike because a signal rests or repeats itself; that is no copy. Windows of
+    Two windows may be equal because a signal is constant or periodic, which is no copy. Windows of
     identical recordings count as windows of one.
     """
     return series_set.copies() if series_set.origin is None else series_set.origin[:, 0]
 
 
-def _tied(series_set: SeriesSet, by_group: bool) -> np.ndarray:
+def _bundles(series_set: SeriesSet, by_group: bool) -> np.ndarray:
     """Return a number per series, the same for series that must stay together."""
     ties = [_copies(series_set)]
     if by_group:
         if series_set.groups is None:
-            raise OptionError(
-                "split: expected a group column for a split by group, got none. Name it with "
-                "group=."
-            )
+            raise OptionError("A split by group needs a group column. Name it with group=.")
         ties.append(np.unique(series_set.groups.astype(str), return_inverse=True)[1])
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
-    # A bipartite graph: series on one side, everything that ties them on the other.
+    # A bipartite graph between series and everything that ties them.
     count, rows, columns, offset = len(series_set), [], [], len(series_set)
     for tie in ties:
         _, numbers = np.unique(tie, return_inverse=True)
@@ -237,7 +224,7 @@ def _tied(series_set: SeriesSet, by_group: bool) -> np.ndarray:
 
 
 def _strata(series_set: SeriesSet) -> np.ndarray:
-    """Return a class per series to balance; numbers are cut at their quartiles."""
+    """Return the class of each series for stratification; numbers are cut at their quartiles."""
     targets, count = series_set.targets, len(series_set)
     if targets is None or isinstance(targets, list):
         return np.zeros(count, dtype=np.int64)
@@ -250,121 +237,102 @@ def _strata(series_set: SeriesSet) -> np.ndarray:
 
 
 def deal(
-    members: np.ndarray,
-    tied: np.ndarray,
-    strata: np.ndarray,
-    shares: tuple[float, float, float],
-    seed: int,
+    index: np.ndarray, bundles: np.ndarray, strata: np.ndarray, fractions: Fractions, seed: int
 ) -> Parts:
-    """Deal bundles of tied series to the parts, large bundles first, each where most is missing.
+    """Assign bundles of series to splits, large bundles first, each where most is missing.
 
     Args:
-        members: The numbers of the series.
-        tied: A number per series, the same for those that stay together.
-        strata: A number per series: its class, of which every part should have its share.
-        shares: Of training, validation and test.
-        seed: Which of the possible splits.
+        index: The indices of the series.
+        bundles: A number per series, the same for those that stay together.
+        strata: The class of each series, of which every split should have its fraction.
+        fractions: Of training, validation and test.
+        seed: The seed of the split.
     """
     random = np.random.default_rng(seed)
-    bundles = [
-        members[tied[members] == tie] for tie in random.permutation(np.unique(tied[members]))
+    clusters = [
+        index[bundles[index] == bundle] for bundle in random.permutation(np.unique(bundles[index]))
     ]
-    bundles.sort(key=len, reverse=True)
-    part_of = np.zeros(len(tied), dtype=np.int64)
+    clusters.sort(key=len, reverse=True)
+    part_of = np.zeros(len(bundles), dtype=np.int64)
     kinds = int(strata.max()) + 1
-    totals = np.bincount(strata[members], minlength=kinds)
-    wanted = np.outer(shares, totals)  # (part, stratum)
-    got = np.zeros_like(wanted)
-    empty_share = np.array(shares) == 0
-    for bundle in bundles:
-        counts = np.bincount(strata[bundle], minlength=kinds)
-        missing = (wanted - got) @ counts / len(bundle) + 0.5 * (wanted - got).sum(1) / kinds
-        missing[empty_share] = -np.inf
-        part = int(np.argmax(missing))
-        part_of[bundle] = part
-        got[part] += counts
-    parts = {name: members[part_of[members] == place] for place, name in enumerate(PARTS)}
-    for name, share in zip(PARTS, shares, strict=True):
-        if share > 0 and not len(parts[name]):
-            _give_one(parts, name, tied)
+    totals = np.bincount(strata[index], minlength=kinds)
+    quota = np.outer(fractions, totals)  # (split, stratum)
+    assigned = np.zeros_like(quota)
+    for series in clusters:
+        counts = np.bincount(strata[series], minlength=kinds)
+        missing = quota - assigned
+        need = missing @ counts / len(series) + 0.5 * missing.sum(1) / kinds
+        need[np.array(fractions) == 0] = -np.inf
+        part = int(np.argmax(need))
+        part_of[series] = part
+        assigned[part] += counts
+    parts = {name: index[part_of[index] == number] for number, name in enumerate(PARTS)}
+    for name, fraction in zip(PARTS, fractions, strict=True):
+        if fraction > 0 and not len(parts[name]):
+            _fill_empty(parts, name, bundles)
     return parts
 
 
-def _give_one(parts: Parts, poor: str, tied: np.ndarray) -> None:
-    """Move the smallest bundle of the richest part, if it has more than one, to an empty part."""
-    rich = max(PARTS, key=lambda name: len(parts[name]))
-    ties, counts = np.unique(tied[parts[rich]], return_counts=True)
-    if len(ties) > 1:
-        moved = tied[parts[rich]] == ties[np.argmin(counts)]
-        parts[poor] = parts[rich][moved]
-        parts[rich] = parts[rich][~moved]
+def _fill_empty(parts: Parts, empty: str, bundles: np.ndarray) -> None:
+    """Move the smallest bundle of the largest split, if it has several, to an empty split."""
+    largest = max(PARTS, key=lambda name: len(parts[name]))
+    numbers, counts = np.unique(bundles[parts[largest]], return_counts=True)
+    if len(numbers) > 1:
+        moved = bundles[parts[largest]] == numbers[np.argmin(counts)]
+        parts[empty] = parts[largest][moved]
+        parts[largest] = parts[largest][~moved]
 
 
-def _given(series_set: SeriesSet, shares: tuple[float, float, float], seed: int) -> Parts:
+def _published_split(series_set: SeriesSet, fractions: Fractions, seed: int) -> Parts:
     if series_set.parts is None:
-        raise OptionError(
-            f"split: expected a source with a split of its own, got {series_set.source} without "
-            "one. Use stratified, group or time."
-        )
+        raise OptionError(f"{series_set.source} has no split. Use split=stratified, group or time.")
     parts = {name: np.flatnonzero(series_set.parts == name) for name in PARTS}
-    copies = _copies(series_set)
-    tied = _tied(series_set, series_set.groups is not None)
-    if not len(parts["valid"]) and shares[1] > 0:
-        within = shares[1] / (shares[0] + shares[1])
-        dealt = deal(parts["train"], tied, _strata(series_set), (1 - within, within, 0.0), seed)
-        parts["train"], parts["valid"] = dealt["train"], dealt["valid"]
-    # The test part stays as published; what it shares with the others goes from the others.
-    parts["valid"] = parts["valid"][~np.isin(copies[parts["valid"]], copies[parts["test"]])]
-    held_out = np.concatenate([copies[parts["valid"]], copies[parts["test"]]])
-    parts["train"] = parts["train"][~np.isin(copies[parts["train"]], held_out)]
-    return parts
+    bundles = _bundles(series_set, series_set.groups is not None)
+    if not len(parts["valid"]) and fractions[1] > 0:
+        within = fractions[1] / (fractions[0] + fractions[1])
+        strata = _strata(series_set)
+        dealt = deal(parts["train"], bundles, strata, (1 - within, within, 0.0), seed)
+        parts = {**dealt, "test": parts["test"]}
+    return _without_copies(parts, _copies(series_set))
 
 
-def _by_time(
-    series_set: SeriesSet, shares: tuple[float, float, float], gap: int, ahead: int
-) -> Parts:
+def _without_copies(parts: Parts, copies: np.ndarray) -> Parts:
+    """Remove copies of test series from validation, and of both from training."""
+    valid = parts["valid"][~np.isin(copies[parts["valid"]], copies[parts["test"]])]
+    later = np.concatenate([copies[valid], copies[parts["test"]]])
+    train = parts["train"][~np.isin(copies[parts["train"]], later)]
+    return {"train": train, "valid": valid, "test": parts["test"]}
+
+
+def _split_by_time(series_set: SeriesSet, fractions: Fractions, gap: int, horizon: int) -> Parts:
     if series_set.origin is not None:
-        return _windows_by_time(series_set, series_set.origin, shares, gap, ahead)
-    found, copies = _series_by_time(series_set, shares, gap), series_set.copies()
-    later = copies[found["test"]]
-    found["valid"] = found["valid"][~np.isin(copies[found["valid"]], later)]
-    later = np.concatenate([later, copies[found["valid"]]])
-    found["train"] = found["train"][~np.isin(copies[found["train"]], later)]
-    return found
-
-
-def _windows_by_time(
-    series_set: SeriesSet,
-    origin: np.ndarray,
-    shares: tuple[float, float, float],
-    gap: int,
-    ahead: int,
-) -> Parts:
-    """Give every recording's past to training and its future to the test."""
-    last = origin[:, 1] + series_set.lengths
-    first = last - ahead if ahead else origin[:, 1]
-    chosen = {name: np.zeros(len(series_set), dtype=bool) for name in PARTS}
-    starts = np.sort(np.unique(origin[:, 1]))
-    stride = int(np.diff(starts).min()) if len(starts) > 1 else 1
-    room = ahead + stride - 1 if ahead else 0  # wherever a part begins, a window begins in it
-    for recording in np.unique(origin[:, 0]):
-        own = origin[:, 0] == recording
-        end = int(last[own].max())
-        edges = time_edges(end, shares, room, gap)
-        for place, name in enumerate(PARTS):
-            begin = edges[place] + (gap if place and shares[place] else 0)
-            chosen[name] |= own & (first >= begin) & (last <= edges[place + 1])
-    return {name: np.flatnonzero(mask) for name, mask in chosen.items()}
-
-
-def _series_by_time(series_set: SeriesSet, shares: tuple[float, float, float], gap: int) -> Parts:
+        return _split_windows(series_set, series_set.origin, fractions, gap, horizon)
     count = len(series_set)
+    order = np.arange(count)
     if series_set.times is not None:
         order = np.argsort([float(t[0]) for t in series_set.times], kind="stable")
-    else:
-        order = np.arange(count)
-    edges = np.round(np.cumsum([0.0, *shares]) * count).astype(int)
-    return {
-        name: np.sort(order[edges[place] + (gap if place else 0) : edges[place + 1]])
-        for place, name in enumerate(PARTS)
+    edges = np.round(np.cumsum([0.0, *fractions]) * count).astype(int)
+    parts = {
+        name: np.sort(order[edges[number] + (gap if number else 0) : edges[number + 1]])
+        for number, name in enumerate(PARTS)
     }
+    return _without_copies(parts, series_set.copies())
+
+
+def _split_windows(
+    series_set: SeriesSet, origin: np.ndarray, fractions: Fractions, gap: int, horizon: int
+) -> Parts:
+    """Use the past of every recording for training and its future for the test."""
+    last = origin[:, 1] + series_set.lengths
+    first = last - horizon if horizon else origin[:, 1]
+    masks = {name: np.zeros(len(series_set), dtype=bool) for name in PARTS}
+    starts = np.sort(np.unique(origin[:, 1]))
+    stride = int(np.diff(starts).min()) if len(starts) > 1 else 1
+    least = horizon + stride - 1 if horizon else 0  # so that every split has a window
+    for recording in np.unique(origin[:, 0]):
+        windows = origin[:, 0] == recording
+        edges = time_edges(int(last[windows].max()), fractions, least, gap)
+        for number, name in enumerate(PARTS):
+            begin = edges[number] + (gap if number and fractions[number] else 0)
+            masks[name] |= windows & (first >= begin) & (last <= edges[number + 1])
+    return {name: np.flatnonzero(mask) for name, mask in masks.items()}
