@@ -55,10 +55,10 @@ def test_suspicious_columns_are_named(tmp_path, monkeypatch, capsys):
     assert code == 0, err
     found = json.loads(out)
     said = " ".join(found["warnings"])
-    assert "Constant, and of no use: flat" in said
+    assert "Constant channels, which are not used: flat" in said
     assert "'row' counts the rows" in said
-    assert "'code' has a number per series" in said
-    assert "'answer' gives the target away" in said
+    assert "'code' has a different number for every series" in said
+    assert "'answer' reveals the target" in said
     assert "'x'" not in said
     assert "gappy 7.4%" in " ".join(found["facts"])
     assert found["classes"] == {"fast": 4, "slow": 4}
@@ -87,13 +87,11 @@ def test_copies_targets_and_times():
     numbers = look_at(SeriesSet.of(series, targets=random.normal(size=40)))
     assert numbers.target_range is not None
     steps = [(one[:, 0] > 0).astype(int) for one in series]
-    assert "gives the target away" not in " ".join(
+    assert "reveals the target" not in " ".join(
         look_at(SeriesSet.of(series, targets=steps)).warnings
     )
     leak = [np.stack([one[:, 0], label], 1) for one, label in zip(series, steps, strict=True)]
-    assert "'1' gives the target away" in " ".join(
-        look_at(SeriesSet.of(leak, targets=steps)).warnings
-    )
+    assert "'1' reveals the target" in " ".join(look_at(SeriesSet.of(leak, targets=steps)).warnings)
 
 
 @pytest.mark.parametrize("kind", ["numbers", "steps", "none"])

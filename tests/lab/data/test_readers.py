@@ -99,7 +99,7 @@ def test_plain_sequences(tmp_path):
     (tmp_path / "symbols.csv").write_text("0\n3\n2\n")
     assert read_sequences(tmp_path / "symbols.csv", 4, symbols=True).tolist() == [[0], [3], [2]]
     (tmp_path / "broken.csv").write_text("0.5\n3\n2\n")
-    with pytest.raises(DataError, match="must hold symbols"):
+    with pytest.raises(DataError, match="must have symbols"):
         read_sequences(tmp_path / "broken.csv", 4, symbols=True)
     np.savez(tmp_path / "c.npz", X=np.zeros((4, 5, 2)))
     assert read_sequences(tmp_path / "c.npz", 2).shape == (5, 4, 2)

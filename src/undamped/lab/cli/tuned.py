@@ -32,7 +32,7 @@ def tune_all(
     from undamped.lab.cli.sweep_progress import sweep_progress
     from undamped.lab.cli.sweep_settings import check_space
     from undamped.lab.sweeps import Plan
-    from undamped.lab.sweeps.tune import tune, default_space
+    from undamped.lab.sweeps.tune import default_space, tune
 
     plans = {}
     for model, fit in fits.items():

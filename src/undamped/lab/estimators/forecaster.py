@@ -213,7 +213,7 @@ class SequenceForecaster(SequenceEstimator):
         preparation = self.preparation_
         past, blocks = [self._read(values) for values in series], []
         for _ in range(-(-horizon // self.horizon_)):
-            forecasts = preparation.ahead(self._outputs(past)) + self._offset(past)
+            forecasts = preparation.to_forecasts(self._outputs(past)) + self._offset(past)
             block = forecasts * preparation.target_std + preparation.target_mean
             blocks.append(block)
             extended = zip(past, block, strict=True)
@@ -225,7 +225,7 @@ class SequenceForecaster(SequenceEstimator):
         bands, preparation = self._bands, self.preparation_
         assert bands is not None
         past = [self._read(values) for values in series]
-        bounds = bands.around(preparation.ahead(self._outputs(past)))[:, :horizon]
+        bounds = bands.around(preparation.to_forecasts(self._outputs(past)))[:, :horizon]
         bounds = bounds + self._offset(past)[..., None]
         bounds = bounds * np.array(preparation.target_std)[:, None]
         bounds = bounds + np.array(preparation.target_mean)[:, None]

@@ -125,7 +125,7 @@ def answers_and_truth(
     model.train(was_training)
     prepared, truth = task.preparation, np.concatenate(truths)
     ahead = truth.reshape(len(truth), prepared.horizon, len(prepared.forecast))
-    return prepared.ahead(np.concatenate(rows)), ahead
+    return prepared.to_forecasts(np.concatenate(rows)), ahead
 
 
 def spread(count: int, most: int | None = None) -> torch.Tensor:

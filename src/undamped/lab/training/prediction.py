@@ -65,7 +65,7 @@ def bounds_around(
     Returns:
         Per series (horizon, channels, levels).
     """
-    bounds = bands.around(preparation.ahead(np.concatenate(outputs)))
+    bounds = bands.around(preparation.to_forecasts(np.concatenate(outputs)))
     unit = np.array(preparation.target_std)[:, None]
     return list(bounds * unit + np.array(preparation.target_mean)[:, None])
 
@@ -84,7 +84,7 @@ def values_ahead(
         Per series (horizon, channels).
     """
     rows = np.concatenate(outputs)
-    if bands is not None and preparation.ahead(rows).ndim == 4:
+    if bands is not None and preparation.to_forecasts(rows).ndim == 4:
         bounds = bounds_around(outputs, preparation, bands)
         return [one[..., middle_of(bands.levels)] for one in bounds]
     said = preparation.middle(rows) * preparation.target_std + preparation.target_mean

@@ -10,7 +10,7 @@ height, width[, channels]) and `sequences` (sequences, time) with their indices;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -83,17 +83,28 @@ def read_image_sequences(path: str | Path, *, labelled: bool = True) -> ImageSeq
 def _read_folder(path: Path, labelled: bool) -> ImageSequences:
     tops = _subfolders(path)
     split = labelled and bool(tops) and all(top.name in SPLITS for top in tops)
-    folders = [
-        (folder, kind.name, top.name)
-        for top in (tops if split else [path])
-        for kind in (_subfolders(top) if labelled else [top])
-        for folder in _subfolders(kind)
-    ]
+    folders = []  # of each sequence, with its class and its split
+    for top in tops if split else [path]:
+        for kind in _subfolders(top) if labelled else [top]:
+            folders += [(folder, kind.name, top.name) for folder in _subfolders(kind)]
     files = [image_files(folder) for folder, _, _ in folders]
     if not any(files):
         form = _FORM if labelled else "folder/sequence/01.png, 02.png, …"
         raise DataError(f"{path} has no images. Every sequence needs a folder: {form}")
     names = [str(folder.relative_to(path)) for folder, _, _ in folders]
+    images, sequences = _read_sequences(path, names, files)
+    _, kinds, parts = (list(column) for column in zip(*folders, strict=True))
+    data = ImageSequences(str(path), images, sequences, names, None, [], parts if split else None)
+    if not labelled:
+        return data
+    classes = sorted(set(kinds), key=natural_key)
+    return replace(data, labels=np.array([classes.index(kind) for kind in kinds]), classes=classes)
+
+
+def _read_sequences(
+    path: Path, names: list[str], files: list[list[Path]]
+) -> tuple[Array, NDArray[np.int64]]:
+    """Return the distinct images of some sequences, and their indices (sequences, time)."""
     length = len(files[0])
     for sequence, name in zip(files, names, strict=True):
         if len(sequence) != length:
@@ -102,16 +113,7 @@ def _read_folder(path: Path, labelled: bool) -> ImageSequences:
                 "sequences must have the same length."
             )
     images, indices = _distinct(read_images([file for sequence in files for file in sequence]))
-    classes = sorted({kind for _, kind, _ in folders}, key=natural_key) if labelled else []
-    return ImageSequences(
-        str(path),
-        images,
-        indices.reshape(-1, length),
-        names,
-        np.array([classes.index(kind) for _, kind, _ in folders]) if labelled else None,
-        classes,
-        [top for _, _, top in folders] if split else None,
-    )
+    return images, indices.reshape(-1, length)
 
 
 def _subfolders(path: Path) -> list[Path]:

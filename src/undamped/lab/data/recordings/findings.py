@@ -1,4 +1,4 @@
-"""What is in a set of recordings, in plain words, and what about it looks suspicious."""
+"""A summary of a set of recordings, with warnings about suspicious properties."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FEW = 5
 
 @dataclass
 class Channel:
-    """What one channel is like."""
+    """The fraction of missing values of a channel, and its range."""
 
     name: str
     missing: float
@@ -34,13 +34,13 @@ class Channel:
 
     @property
     def constant(self) -> bool:
-        """Whether it never changes."""
+        """Whether all values are the same."""
         return self.low is not None and self.low == self.high and not self.infinite
 
 
 @dataclass
 class Findings:
-    """What was found; `facts` are as they should be, `warnings` deserve a look."""
+    """The summary of a set: `facts`, and `warnings` about what may be wrong."""
 
     summary: str
     lengths: dict[str, int]
@@ -51,18 +51,18 @@ class Findings:
     warnings: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
 
 def look_at(series_set: SeriesSet) -> Findings:
-    """Look at every value once and say what there is.
+    """Read every value once and return a summary.
 
     Args:
         series_set: The recordings.
     """
     lengths = series_set.lengths
-    found = Findings(
+    findings = Findings(
         series_set.describe() + ".",
         {
             "shortest": int(lengths.min()),
@@ -72,109 +72,127 @@ def look_at(series_set: SeriesSet) -> Findings:
         _channels(series_set),
         facts=list(series_set.notes),
     )
-    _say_channels(found)
-    _say_lengths(found, series_set)
-    _say_targets(found, series_set)
-    _say_times(found, series_set)
-    _say_copies(found, series_set)
-    _say_suspicions(found, series_set)
-    return found
+    _add_channels(findings)
+    _add_lengths(findings, series_set)
+    _add_targets(findings, series_set)
+    _add_times(findings, series_set)
+    _add_copies(findings, series_set)
+    _add_suspicions(findings, series_set)
+    return findings
+
+
+def training_warnings(series_set: SeriesSet) -> list[str]:
+    """Return the warnings that matter for the scores of a model.
+
+    Args:
+        series_set: The recordings.
+    """
+    findings = Findings("", {}, [])
+    _add_targets(findings, series_set)
+    _add_suspicions(findings, series_set)
+    return findings.warnings
 
 
 def _channels(series_set: SeriesSet) -> list[Channel]:
     width = len(series_set.channels)
-    there, finite, total = np.zeros(width), np.zeros(width), 0
+    observed, finite, total = np.zeros(width), np.zeros(width), 0
     low, high = np.full(width, np.inf), np.full(width, -np.inf)
-    for piece in series_set.each_block():
-        part = np.asarray(piece, dtype=np.float64)
-        known = np.isfinite(part)
-        there += (~np.isnan(part)).sum(0)
-        finite += known.sum(0)
-        total += len(part)
-        low = np.minimum(low, np.where(known, part, np.inf).min(0))
-        high = np.maximum(high, np.where(known, part, -np.inf).max(0))
+    for block in series_set.each_block():
+        values = np.asarray(block, dtype=np.float64)
+        valid = np.isfinite(values)
+        observed += (~np.isnan(values)).sum(0)
+        finite += valid.sum(0)
+        total += len(values)
+        low = np.minimum(low, np.where(valid, values, np.inf).min(0))
+        high = np.maximum(high, np.where(valid, values, -np.inf).max(0))
     return [
         Channel(
             name,
-            float(1 - there[i] / total),
+            float(1 - observed[i] / total),
             float(low[i]) if finite[i] else None,
             float(high[i]) if finite[i] else None,
-            int(there[i] - finite[i]),
+            int(observed[i] - finite[i]),
         )
         for i, name in enumerate(series_set.channels)
     ]
 
 
-def _names(names: list[str]) -> str:
-    shown = ", ".join(names[:_FEW])
-    return shown if len(names) <= _FEW else f"{shown} and {len(names) - _FEW} more"
-
-
-def _say_channels(found: Findings) -> None:
-    infinite = [one.name for one in found.channels if one.infinite]
-    if infinite:
-        found.warnings.append(
-            f"Infinite values in {_names(infinite)}: mark what is missing as NaN."
-        )
-    silent = [one.name for one in found.channels if one.low is None and not one.infinite]
-    if silent:
-        found.warnings.append(f"Without a single value: {_names(silent)}.")
-    constant = [one.name for one in found.channels if one.constant]
-    if constant:
-        found.warnings.append(f"Constant, and of no use: {_names(constant)}.")
-    gappy = [f"{one.name} {one.missing:.1%}" for one in found.channels if 0 < one.missing < 1]
-    if gappy:
-        found.facts.append(f"Values are missing in {_names(gappy)}.")
+def _add_channels(findings: Findings) -> None:
+    channels = findings.channels
+    empty = [c.name for c in channels if c.low is None and not c.infinite]
+    problems = {
+        "Infinite values in {}: mark missing values as NaN.": [
+            c.name for c in channels if c.infinite
+        ],
+        "Channels without values: {}.": empty,
+        "Constant channels, which are not used: {}.": [c.name for c in channels if c.constant],
+    }
+    for sentence, names in problems.items():
+        if names:
+            findings.warnings.append(sentence.format(_names(names)))
+    gaps = [f"{c.name} {c.missing:.1%}" for c in channels if 0 < c.missing < 1]
+    if gaps:
+        findings.facts.append(f"Values are missing in {_names(gaps)}.")
     else:
-        found.facts.append("No values are missing." if not silent else "Otherwise none missing.")
+        findings.facts.append("No other values are missing." if empty else "No values are missing.")
 
 
-def _say_lengths(found: Findings, series_set: SeriesSet) -> None:
+def _names(names: list[str]) -> str:
+    some = ", ".join(names[:_FEW])
+    return some if len(names) <= _FEW else f"{some} and {len(names) - _FEW} more"
+
+
+def _add_lengths(findings: Findings, series_set: SeriesSet) -> None:
     short = int((series_set.lengths < 2).sum())
     if short:
-        found.warnings.append(f"{short:,} series have a single step; is the id column right?")
-    if found.lengths["longest"] > 10 * max(1, found.lengths["shortest"]):
-        found.warnings.append("The longest series is more than ten times as long as the shortest.")
+        findings.warnings.append(f"{short:,} series have a single step; is the id column right?")
+    if findings.lengths["longest"] > 10 * max(1, findings.lengths["shortest"]):
+        findings.warnings.append(
+            "The longest series is more than ten times as long as the shortest."
+        )
 
 
-def _say_targets(found: Findings, series_set: SeriesSet) -> None:
+def _add_targets(findings: Findings, series_set: SeriesSet) -> None:
     targets = series_set.targets
     if targets is None:
-        found.facts.append("No target: forecasts only (horizon=), or name one with target=.")
+        findings.facts.append("No target: forecasts only (horizon=), or name one with target=.")
         return
     array = np.asarray(np.concatenate(targets) if isinstance(targets, list) else targets)
     kinds = sorted_labels(array)
     per = "step" if series_set.stepwise else "series"
-    values, counts = np.unique(comparable(array), return_counts=True)
-    of: Counter[str] = Counter()
-    for label, count in zip(as_labels(values), counts.tolist(), strict=True):
-        of[label] += count
+    values, numbers = np.unique(comparable(array), return_counts=True)
+    counts: Counter[str] = Counter()
+    for label, number in zip(as_labels(values), numbers.tolist(), strict=True):
+        counts[label] += number
     if not kinds:
-        found.warnings.append("All targets are missing: there are no labels to learn.")
+        findings.warnings.append("All targets are missing.")
         return
-    if of.get(""):
-        found.warnings.append(f"{of['']:,} targets are missing.")
+    if counts.get(""):
+        findings.warnings.append(f"{counts['']:,} targets are missing.")
     if not look_like_classes(array):
-        numbers = numeric_values(array)
-        found.target_range = (float(numbers.min()), float(numbers.max()))
-        found.facts.append(f"A number per {per}, from {numbers.min():.6g} to {numbers.max():.6g}.")
-        if numbers.min() == numbers.max():
-            found.warnings.append("All targets are the same: there is nothing to learn.")
+        valid = numeric_values(array)
+        low, high = findings.target_range = float(valid.min()), float(valid.max())
+        findings.facts.append(f"A number per {per}, from {low:.6g} to {high:.6g}.")
+        if low == high:
+            findings.warnings.append("All targets are the same.")
         return
-    found.classes = {kind: int(of[kind]) for kind in kinds}
-    found.facts.append(f"One of {len(kinds)} labels per {per}.")
+    findings.classes = {kind: int(counts[kind]) for kind in kinds}
+    findings.facts.append(f"One of {len(kinds)} labels per {per}.")
     if len(kinds) < 2:
-        found.warnings.append("Only one class: there is nothing to tell apart.")
-    rare = [kind for kind in kinds if of[kind] < 3]
-    if rare and len(kinds) > 1:
-        found.warnings.append(f"Too rare for three parts: {_names(rare)}.")
-    elif len(kinds) > 1 and max(of[k] for k in kinds) > 10 * min(of[k] for k in kinds):
-        found.warnings.append("The commonest class is more than ten times as frequent as another.")
+        findings.warnings.append("Only one class: a classification needs two.")
+        return
+    rare = [kind for kind in kinds if counts[kind] < 3]
+    if rare:
+        findings.warnings.append(f"Too rare for three splits: {_names(rare)}.")
+    elif max(findings.classes.values()) > 10 * min(findings.classes.values()):
+        findings.warnings.append(
+            "The most frequent class is more than ten times as frequent as another."
+        )
 
 
-def _say_times(found: Findings, series_set: SeriesSet) -> None:
+def _add_times(findings: Findings, series_set: SeriesSet) -> None:
     if series_set.groups is not None:
-        found.facts.append(f"{len(np.unique(series_set.groups.astype(str)))} groups.")
+        findings.facts.append(f"{len(np.unique(series_set.groups.astype(str)))} groups.")
     if series_set.times is None:
         return
     gaps = np.concatenate([np.diff(times) for times in series_set.times])
@@ -183,44 +201,35 @@ def _say_times(found: Findings, series_set: SeriesSet) -> None:
     typical = float(np.median(gaps))
     uneven = float((np.abs(gaps - typical) > 0.01 * typical).mean())
     span = in_units if series_set.columns.get("dates") else "{:.4g}".format
-    found.facts.append(
+    findings.facts.append(
         f"Timestamps are {span(typical)} apart"
         + (f"; {uneven:.1%} are not, the largest gap is {span(gaps.max())}." if uneven else ".")
     )
 
 
-def _say_copies(found: Findings, series_set: SeriesSet) -> None:
+def _add_copies(findings: Findings, series_set: SeriesSet) -> None:
     copies = series_set.copies()
-    extra = len(copies) - len(np.unique(copies))
-    if not extra:
+    distinct = len(np.unique(copies))
+    if distinct == len(copies):
         return
-    found.warnings.append(f"{extra:,} series are copies of others; a split keeps them together.")
+    findings.warnings.append(
+        f"{len(copies) - distinct:,} series are copies of others; copies stay in one split."
+    )
     if series_set.targets is not None and not series_set.stepwise:
-        labels = np.array(as_labels(series_set.targets))
-        pairs = {(copy, label) for copy, label in zip(copies.tolist(), labels, strict=True)}
-        if len(pairs) > len(np.unique(copies)):
-            found.warnings.append("Some copies have different labels.")
+        labels = as_labels(series_set.targets)
+        if len(set(zip(copies.tolist(), labels, strict=True))) > distinct:
+            findings.warnings.append("Some copies have different labels.")
 
 
-def _say_suspicions(found: Findings, series_set: SeriesSet) -> None:
-    """Look for columns that are no measurements: row numbers, ids, the answer itself."""
-    found.warnings.extend(
-        f"'{name}' has small differences upon a large offset, which single precision cannot hold: "
-        "subtract the offset."
+def _add_suspicions(findings: Findings, series_set: SeriesSet) -> None:
+    """Add warnings about columns that are not measurements: row numbers, ids, the target."""
+    blurred = [
+        f"'{name}' has small differences on a large offset, which single precision cannot "
+        "represent: subtract the offset."
         for name in series_set.blurred
+    ]
+    findings.warnings = list(
+        dict.fromkeys(
+            [*findings.warnings, *blurred, *series_set.warnings, *find_suspicions(series_set)]
+        )
     )
-    found.warnings = list(
-        dict.fromkeys([*found.warnings, *series_set.warnings, *find_suspicions(series_set)])
-    )
-
-
-def training_warnings(series_set: SeriesSet) -> list[str]:
-    """Return what a person should know of their data before they believe a score.
-
-    Args:
-        series_set: The recordings.
-    """
-    found = Findings("", {}, [])
-    _say_targets(found, series_set)
-    _say_suspicions(found, series_set)
-    return found.warnings

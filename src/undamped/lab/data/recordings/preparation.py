@@ -120,16 +120,14 @@ class Preparation:
             quantiles: For forecasts, which quantiles; by default the value itself.
         """
         predicted = list(forecast or training.channels) if kind == "forecast" else []
-        for name in predicted:
-            if name not in training.channels:
-                raise unknown_name("channel", name, training.channels)
+        training.check_channels(predicted)
         mean, std = _channel_moments(training)
         used = [i for i, n in enumerate(training.channels) if std[i] > 0 or n in predicted]
         used = used or list(range(len(std)))  # constants only, but a network needs an input
         scale = np.where(std > 0, std, 1.0)
-        target_mean, target_std = np.zeros(1), np.ones(1)
         if kind in ("classification", "steps"):
             classes = sorted_labels(training.targets if classes is None else classes)
+            target_mean, target_std = np.zeros(1), np.ones(1)
         elif kind == "forecast":
             columns = [training.channels.index(name) for name in predicted]
             target_mean, target_std = mean[columns], scale[columns]
@@ -137,20 +135,20 @@ class Preparation:
             target_mean, target_std = _target_moments(training)
         if not standardise:
             mean, scale = np.zeros_like(mean), np.ones_like(scale)
-        gap = _typical_gap(training) if timestamps else 1.0
+        gap, span = _gap_and_span(training) if timestamps else (1.0, 1.0)
         return cls(
             kind=kind,
             raw_channels=list(training.channels),
             channels=[training.channels[i] for i in used],
-            mean=[float(mean[i]) for i in used],
-            std=[float(scale[i]) for i in used],
+            mean=mean[used].tolist(),
+            std=scale[used].tolist(),
             missing=missing,
             timestamps=timestamps,
             typical_gap=gap,
-            span=_longest_span(training) / gap if timestamps else 1.0,
+            span=span,
             classes=list(classes) if classes is not None else None,
-            target_mean=[float(v) for v in target_mean],
-            target_std=[float(v) for v in target_std],
+            target_mean=target_mean.tolist(),
+            target_std=target_std.tolist(),
             horizon=horizon,
             forecast=predicted,
             window=window,
@@ -176,7 +174,7 @@ class Preparation:
 
     @property
     def at_times(self) -> bool:
-        """Whether forecasts are requested at given times; otherwise at regular steps."""
+        """Whether forecasts are made for specified times; otherwise for regular steps."""
         return self.kind == "forecast" and self.timestamps
 
     @property
@@ -220,24 +218,17 @@ class Preparation:
 
     def _check_numbers(self) -> None:
         """Raise an error for lists of a wrong length, and scales that are not positive."""
-        width = len(self.channels)
-        targets = len(self.forecast) if self.kind == "forecast" else 1
-        sizes = {
-            "mean": width,
-            "std": width,
-            "target_mean": targets,
-            "target_std": targets,
-        }
-        for name, size in sizes.items():
-            stored = getattr(self, name)
+        width, targets = len(self.channels), len(self.forecast) if self.kind == "forecast" else 1
+        for name in ("mean", "std", "target_mean", "target_std"):
+            stored, size = getattr(self, name), targets if name.startswith("target") else width
             scale = name.endswith("std")
             if len(stored) != size or (scale and not min(stored, default=1.0) > 0):
                 raise RunError(
                     f"preparation.{name} must be {size} {'positive ' if scale else ''}numbers, got "
                     f"{shortened(stored)}. {_RESTORE}"
                 )
-        missing = [name for name in (*self.channels, *self.forecast)
-                   if name not in self.raw_channels]  # fmt: skip
+        names = (*self.channels, *self.forecast)
+        missing = [name for name in names if name not in self.raw_channels]
         if missing or not self.typical_gap > 0 or self.classes == [] or self.horizon < 0:
             problem = "typical_gap, classes or horizon is invalid"
             if missing:
@@ -377,7 +368,7 @@ class Preparation:
             for row in shaped
         ]
 
-    def ahead(self, rows: np.ndarray) -> np.ndarray:
+    def to_forecasts(self, rows: np.ndarray) -> np.ndarray:
         """Return rows of outputs as standardised forecasts.
 
         Returns:
@@ -389,7 +380,7 @@ class Preparation:
 
     def middle(self, rows: np.ndarray) -> np.ndarray:
         """Return forecasts (n, horizon, channels), the median where there are quantiles."""
-        values = self.ahead(rows)
+        values = self.to_forecasts(rows)
         return values if values.ndim == 3 else values[..., middle_of(self.quantiles)]
 
 
@@ -487,15 +478,10 @@ def _target_moments(training: SeriesSet) -> tuple[np.ndarray, np.ndarray]:
     return np.array([values.mean()]), np.array([std if std > 0 else 1.0])
 
 
-def _typical_gap(training: SeriesSet) -> float:
-    """Return the median time between two steps."""
+def _gap_and_span(training: SeriesSet) -> tuple[float, float]:
+    """Return the median time between two steps, and the longest duration in such gaps."""
     assert training.times is not None
     gaps = np.concatenate([np.diff(times) for times in training.times])
-    return float(np.median(gaps)) if len(gaps) else 1.0
-
-
-def _longest_span(training: SeriesSet) -> float:
-    """Return the duration of the longest series; a typical gap where all have one step."""
-    assert training.times is not None
+    gap = float(np.median(gaps)) if len(gaps) else 1.0
     longest = max(float(times[-1] - times[0]) for times in training.times)
-    return longest if longest > 0 else _typical_gap(training)
+    return gap, longest / gap if longest > 0 else 1.0

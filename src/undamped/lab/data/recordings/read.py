@@ -104,23 +104,15 @@ def read_sequences(path: Path, features: int, *, symbols: bool = False) -> np.nd
     """Read sequences as (time, sequences, features), or (time, sequences) of symbols.
 
     They are for models that were not trained on recordings. A file of plain numbers (.npy, .csv)
-    holds one sequence, or several of one length; other files are read as recordings.
+    has one sequence, or several of equal length; other files are read as recordings.
 
     Args:
         path: The file.
         features: Numbers per time step.
         symbols: Whether the sequences are of symbols: one integer per time step.
     """
-    suffix = path.suffix.lower()
-    if not path.is_file():
-        raise DataError(f"No such file: {path}")
-    if suffix not in readers:
-        raise DataError(
-            f"Cannot read {path}: expected one of {', '.join(readers)}. Convert it to .npy or .csv."
-        )
-    reader = readers[suffix]
-    array = reader.array(path) if reader.array is not None else _stack(path, reader.read(path))
-    if symbols and array.ndim == 2 and suffix == ".csv" and array.shape[1] == 1:
+    array = _read_array(path)
+    if symbols and array.ndim == 2 and path.suffix.lower() == ".csv" and array.shape[1] == 1:
         array = array.T  # a column is one sequence
     ndim = 1 if symbols else 2
     if array.ndim == ndim:
@@ -129,20 +121,31 @@ def read_sequences(path: Path, features: int, *, symbols: bool = False) -> np.nd
     if not valid or (not symbols and array.shape[-1] != features):
         shape = "([sequences,] time)" if symbols else f"([sequences,] time, {features})"
         raise DataError(
-            f"{path} must hold numbers of shape {shape}, got {array.dtype} of shape {array.shape}."
+            f"{path} must have numbers of shape {shape}, got {array.dtype} of shape {array.shape}."
         )
     if not np.isfinite(array).all():
         raise DataError(f"{path} has missing or infinite values. Fill the gaps first.")
     if symbols and (array != np.floor(array)).any():
-        raise DataError(f"{path} must hold symbols, numbered from 0, got other numbers.")
+        raise DataError(f"{path} must have symbols, numbered from 0, got other numbers.")
     sequences = np.swapaxes(array, 0, 1)
     return np.ascontiguousarray(sequences, dtype=np.int64 if symbols else np.float32)
 
 
-def _stack(path: Path, series_set: SeriesSet) -> np.ndarray:
-    lengths = sorted({len(series) for series in series_set.series})
+def _read_array(path: Path) -> np.ndarray:
+    """Return the numbers of a file, or its recordings stacked."""
+    if not path.is_file():
+        raise DataError(f"No such file: {path}")
+    if path.suffix.lower() not in readers:
+        raise DataError(
+            f"Cannot read {path}: expected one of {', '.join(readers)}. Convert it to .npy or .csv."
+        )
+    reader = readers[path.suffix.lower()]
+    if reader.array is not None:
+        return reader.array(path)
+    series = reader.read(path).series
+    lengths = sorted({len(values) for values in series})
     if len(lengths) > 1:
         raise DataError(
             f"{path}: all sequences must have one length, got {lengths[0]} to {lengths[-1]} steps."
         )
-    return np.stack([np.asarray(series) for series in series_set.series])
+    return np.stack([np.asarray(values) for values in series])

@@ -1,9 +1,9 @@
-"""The contract of a reader: one file per format, entered by the endings of its files.
+"""Registration of file readers, by the extensions of their files.
 
     @reads(".edf")
     def read_edf(path: Path) -> SeriesSet: ...
 
-From then on `undamped train`, `data check` and `predict` take such files.
+`undamped train`, `data check` and `predict` then accept such files.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Read = TypeVar("Read", bound=Callable[..., SeriesSet])
 
 @dataclass(frozen=True)
 class Reader:
-    """How files of one ending are read.
+    """The reader of files with one extension.
 
     Args:
-        read: Takes a path and returns recordings; where there are named columns, it takes the
-            options of `read_recordings` too.
-        columns: Whether files have named columns, of which one may be the target, the time, ….
-        array: Takes a path and returns the numbers of a file that holds nothing else: (time,
-            features) or (sequences, time, features). Models that were not trained on recordings
-            are asked with those.
-        in_pieces: Whether `read` takes `in_memory`, the bytes from which on a file stays on disk.
+        read: Returns the recordings of a path; for files with named columns, it also accepts the
+            options of `read_recordings`.
+        columns: Whether files have named columns, one of which may be the target, the time, ….
+        array: Returns the array of a file of plain numbers, (time, features) or (sequences, time,
+            features), for models that were not trained on recordings.
+        lazy: Whether `read` accepts `in_memory`, the size in bytes above which a file stays on
+            disk.
     """
 
     read: Callable[..., SeriesSet]
@@ -42,23 +42,23 @@ class Reader:
 
 
 def reads(
-    *endings: str,
+    *suffixes: str,
     columns: bool = False,
     array: Callable[[Path], np.ndarray] | None = None,
     lazy: bool = False,
 ) -> Callable[[Read], Read]:
-    """Return a decorator that enters a function as the reader of files with these endings.
+    """Return a decorator that registers a function as the reader of files with these extensions.
 
     Args:
-        endings: In small letters, with the dot.
+        suffixes: The extensions, in lower case, with the dot.
         columns: See `Reader`.
         array: See `Reader`.
-        in_pieces: See `Reader`.
+        lazy: See `Reader`.
     """
 
-    def enter(read: Read) -> Read:
-        for ending in endings:
-            readers.register(ending)(Reader(read, columns, array, lazy))
+    def decorate(read: Read) -> Read:
+        for suffix in suffixes:
+            readers.register(suffix)(Reader(read, columns, array, lazy))
         return read
 
-    return enter
+    return decorate

@@ -36,4 +36,4 @@ class Resolution:
         spread = self._high - self._low
         with np.errstate(invalid="ignore"):
             blurred = np.broadcast_to((spread > 0) & (self._error > _WORST * spread), len(names))
-        return tuple(name for name, lost in zip(names, blurred, strict=True) if lost)
+        return tuple(name for name, flag in zip(names, blurred, strict=True) if flag)

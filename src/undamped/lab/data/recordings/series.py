@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from undamped._base.errors import DataError
+from undamped._base.options import unknown_name
 from undamped.lab.data.recordings.on_disk import (
     from_file_arrays,
     mapped_from,
@@ -131,14 +132,15 @@ class SeriesSet:
         if not arrays:
             raise DataError(f"{source} has no series.")
         width = arrays[0].shape[-1]
-        stepwise = isinstance(targets, list) and bool(targets) and np.ndim(targets[0]) == 1
+        if isinstance(targets, list) and targets and np.ndim(targets[0]) == 1:
+            targets = [np.asarray(labels) for labels in targets]
+        elif targets is not None:
+            targets = np.asarray(targets)
         names = [str(name) for name in channels or range(width)]
         return cls(
             arrays,
             names,
-            [np.asarray(labels) for labels in targets]
-            if stepwise
-            else (None if targets is None else np.asarray(targets)),
+            targets,
             groups=None if groups is None else np.asarray(groups),
             times=None if times is None else [np.asarray(t, dtype=np.float64) for t in times],
             source=source,
@@ -196,13 +198,15 @@ class SeriesSet:
             origin=some(self.origin),
         )
 
-    def select(self, channels: Sequence[str]) -> SeriesSet:
-        """Return the same series with these channels only, in this order."""
-        from undamped._base.options import unknown_name
-
-        for name in channels:
+    def check_channels(self, names: Sequence[str]) -> None:
+        """Raise an error for a name that is not a channel."""
+        for name in names:
             if name not in self.channels:
                 raise unknown_name("channel", name, self.channels)
+
+    def select(self, channels: Sequence[str]) -> SeriesSet:
+        """Return the same series with these channels only, in this order."""
+        self.check_channels(channels)
         if list(channels) == self.channels:
             return self
         columns = [self.channels.index(name) for name in channels]
@@ -219,41 +223,34 @@ class SeriesSet:
         A series shorter than a window is left out. `origin` records where each window was, so that
         a split keeps those of one recording together or splits them by time.
         """
-        series, ids, origin, source = [], [], [], []
-        recording = self.copies()  # identical recordings count as one
-        times: list[np.ndarray] | None = None if self.times is None else []
-        steps: list[np.ndarray] | None = [] if isinstance(self.targets, list) else None
-        for number, values in enumerate(self.series):
-            array = plain_view(values)
-            for start in range(0, len(array) - length + 1, stride):
-                stop = start + length
-                series.append(array[start:stop])
-                ids.append(f"{self.ids[number]}[{start}:{stop}]")
-                origin.append((recording[number], start))
-                source.append(number)
-                if times is not None and self.times is not None:
-                    times.append(self.times[number][start:stop])
-                if steps is not None and isinstance(self.targets, list):
-                    steps.append(self.targets[number][start:stop])
-        if not series:
+        cuts = [
+            (number, start)
+            for number, series in enumerate(self.series)
+            for start in range(0, len(series) - length + 1, stride)
+        ]
+        if not cuts:
             raise DataError(
                 f"{self.source}: a window must have at most {int(self.lengths.max())} steps, the "
                 f"length of the longest series; got {length}."
             )
-        labels = None if self.targets is None or steps is not None else self.targets
-        return SeriesSet(
-            series,
-            self.channels,
-            steps if steps is not None else None if labels is None else np.asarray(labels)[source],
-            ids,
-            None if self.groups is None else self.groups[source],
-            times,
-            None if self.parts is None else self.parts[source],
-            self.source,
-            np.array(origin, dtype=np.int64),
-            self.notes,
-            self.columns,
-            warnings=self.warnings,
+
+        def cut(arrays: Any) -> Any:
+            if not isinstance(arrays, list):  # None, or one target per series
+                return None if arrays is None else np.asarray(arrays)[source]
+            return [arrays[number][start : start + length] for number, start in cuts]
+
+        source = [number for number, _ in cuts]
+        recording = self.copies()  # identical recordings count as one
+        return replace(
+            self,
+            series=cut([plain_view(series) for series in self.series]),
+            targets=cut(self.targets),
+            ids=[f"{self.ids[number]}[{start}:{start + length}]" for number, start in cuts],
+            groups=None if self.groups is None else self.groups[source],
+            times=cut(self.times),
+            parts=None if self.parts is None else self.parts[source],
+            origin=np.array([(recording[n], start) for n, start in cuts], dtype=np.int64),
+            blurred=(),
         )
 
     def copies(self) -> np.ndarray:
