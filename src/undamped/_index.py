@@ -296,13 +296,13 @@ BENCHMARKS = {
 }
 
 READERS = {
-    ".arff": "undamped.lab.data.recordings.formats.archive_text:read_arff",
+    ".arff": "undamped.lab.data.recordings.formats.ucr:read_arff",
     ".csv": "undamped.lab.data.recordings.formats.table.read:read_table",
     ".npy": "undamped.lab.data.recordings.formats.arrays:read_arrays",
     ".npz": "undamped.lab.data.recordings.formats.arrays:read_arrays",
     ".parquet": "undamped.lab.data.recordings.formats.table.read:read_table",
     ".pq": "undamped.lab.data.recordings.formats.table.read:read_table",
     ".ts": "undamped.lab.data.recordings.formats.ts:read_ts",
-    ".tsv": "undamped.lab.data.recordings.formats.archive_text:read_label_first",
-    ".txt": "undamped.lab.data.recordings.formats.archive_text:read_label_first",
+    ".tsv": "undamped.lab.data.recordings.formats.ucr:read_label_first",
+    ".txt": "undamped.lab.data.recordings.formats.ucr:read_label_first",
 }

@@ -389,8 +389,8 @@ def test_two_processes_fetch_once(only, tool, tmp_path):
             from undamped.lab.data.published import catalogue
             from undamped.lab.data.published.fetch import fetch
             from undamped.lab.data.published.sources import *
-            part = Package("npm", "tiny", "1.0", "tiny-1.0.tgz",
-                           (Pick("package/words", "words.txt"),), 1, {digest(PACKAGE)!r})
+            part = Package("npm", "tiny", "1.0", 1, {digest(PACKAGE)!r},
+                           (Pick("package/words", "words.txt"),))
             tiny = DataSet("tiny", "", "", (Source((part,)),), "tiny")
             catalogue.all_sets = lambda: {{"tiny": tiny}}
             print(fetch("tiny"))

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undamped._base.errors import DataError, shortened
-from undamped.lab.data.recordings.resolution import Resolution
-from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.data.recordings.series import Resolution, SeriesSet
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -66,7 +66,7 @@ class SweepFolder:
         with folder.lock():
             storage = None if url is None else without_password(url)
             if not folder._file.exists():
-                if any(folder._trial_folders()):
+                if any((folder.path / "trials").iterdir()):
                     raise OptionError(f"{path} has trials but no sweep.json. Choose another --out.")
                 write_json(
                     folder._file,
@@ -141,9 +141,6 @@ class SweepFolder:
     def trial(self, number: int) -> Path:
         """Return the folder of a trial."""
         return self.path / "trials" / f"{number:04d}"
-
-    def _trial_folders(self) -> list[Path]:
-        return sorted((self.path / "trials").iterdir())
 
     def run(self, number: int) -> Run | None:
         """Return the run of a trial; None if there is none yet."""

@@ -100,11 +100,13 @@ def open_storage(folder: Path, url: str | None) -> BaseStorage:
     from sqlalchemy.exc import IntegrityError, SQLAlchemyError
     from sqlalchemy.pool import NullPool
 
+    # The extra installs this driver for PostgreSQL.
+    address = re.sub(r"^postgres(?:ql)?://", "postgresql+psycopg://", url)
     with database_errors(url):
         for remaining in reversed(range(ATTEMPTS)):
             try:
                 # A connection may not last for a training, so none is kept between two trials.
-                return RDBStorage(_with_driver(url), engine_kwargs={"poolclass": NullPool})
+                return RDBStorage(address, engine_kwargs={"poolclass": NullPool})
             except SQLAlchemyError as error:
                 # Another machine may have created the tables a moment before.
                 conflict = isinstance(error, IntegrityError) or "already exists" in str(error)
@@ -172,11 +174,6 @@ def _damaged(path: Path, problem: str) -> RunError:
         f"{path} is damaged: {shortened(problem)}. Restore it from a copy, or start the sweep in "
         "another folder; the runs of the trials are not affected."
     )
-
-
-def _with_driver(url: str) -> str:
-    """Return the URL with the driver for PostgreSQL that the extra installs."""
-    return re.sub(r"^postgres(?:ql)?://", "postgresql+psycopg://", url)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from undamped._base.errors import OptionError, UndampedError
 from undamped._base.options import check
 from undamped._base.registry import tasks
 from undamped.lab.sweeps.folder import SweepFolder
-from undamped.lab.sweeps.samplers import grid_size, pruner_for, sampler_for
+from undamped.lab.sweeps.plan import grid_size, pruner_for, sampler_for
 from undamped.lab.sweeps.space import distributions
 from undamped.lab.sweeps.storage import STUDY, database_errors, file_lock, open_storage
 from undamped.lab.sweeps.trials import (

@@ -21,7 +21,7 @@ from undamped._base.memory import memory_use, reset_peak_memory
 from undamped._base.options import check, options_of
 from undamped._base.registry import tasks
 from undamped.lab.baselines.learns_at_once import ClosedFormModel
-from undamped.lab.data.recordings.column_store import IN_MEMORY
+from undamped.lab.data.recordings.on_disk import IN_MEMORY
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.calibration import (

@@ -88,7 +88,7 @@ def _sweep(
     from undamped.lab.cli.sweep_progress import sweep_progress
     from undamped.lab.cli.sweep_settings import read_sweep
     from undamped.lab.sweeps import SweepFolder, sweep
-    from undamped.lab.sweeps.samplers import grid_size
+    from undamped.lab.sweeps.plan import grid_size
     from undamped.lab.training.recipes import merged
     from undamped.models.for_task import refuse_misfit
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 from undamped._base.errors import UnknownNameError
 from undamped._base.options import nearest
@@ -31,9 +32,9 @@ def find(name: str) -> DataSet:
     for data_set in all_sets().values():
         if stripped.casefold() in (data_set.name.casefold(), data_set.folder.casefold()):
             return data_set
-    folder, _, archive_name = stripped.partition("/")
-    if folder.casefold() == "ucr" and ucr.is_archive_name(archive_name):
-        return ucr.archive_set(archive_name)
+    match = re.fullmatch(r"ucr/([a-z][a-z0-9_-]{1,60})", stripped, re.IGNORECASE | re.ASCII)
+    if match is not None:
+        return ucr.archive_set(match[1])
     close = nearest(stripped, all_sets())
     hint = f"Did you mean '{close}'? " if close else ""
     raise UnknownNameError(

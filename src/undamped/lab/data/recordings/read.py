@@ -11,8 +11,8 @@ import numpy as np
 from undamped._base.errors import DataError, OptionError, shortened
 from undamped._base.options import options_in
 from undamped._base.registry import readers
-from undamped.lab.data.recordings.column_store import IN_MEMORY
 from undamped.lab.data.recordings.formats import folder, ucr
+from undamped.lab.data.recordings.on_disk import IN_MEMORY
 from undamped.lab.data.recordings.options import SYNTAX, ReadingOptions, complete_reading
 from undamped.lab.data.recordings.series import SeriesSet
 
@@ -62,27 +62,14 @@ def read_recordings(
     suffix = path.suffix.lower()
     if ucr.find_training_file(path) is not None:
         series_set = ucr.read_ucr(path)
-    elif path.is_dir():
-        for name in ("id", "group"):
-            if options[name] is not None:
-                raise OptionError(
-                    f"{name} does not apply to a folder, in which every file is a series. List "
-                    f"groups in {path / folder.LIST}."
-                )
-        return folder.read_folder(
-            path,
-            needs_target=needs_target and not forecast,
-            forecast=forecast,
-            in_memory=in_memory,
-            **{name: options[name] for name in ("target", "time", "channels", *SYNTAX)},
-        )
-    elif suffix not in readers:
+    elif not path.is_dir() and suffix not in readers:
         raise DataError(
             f"Cannot read {path}: expected a folder or one of {', '.join(readers)}. Convert it, "
             "for example to CSV."
         )
-    elif readers[suffix].columns:
-        return readers[suffix].read(
+    elif path.is_dir() or readers[suffix].columns:
+        read = folder.read_folder if path.is_dir() else readers[suffix].read
+        return read(
             path, **options, needs_target=needs_target, forecast=forecast, in_memory=in_memory
         )
     elif readers[suffix].lazy:

@@ -14,15 +14,15 @@ from undamped._base.options import unknown_name
 from undamped.lab.data.recordings.on_disk import (
     from_file_arrays,
     mapped_from,
-    plain_view,
     release,
     to_file_arrays,
 )
-from undamped.lab.data.recordings.resolution import Resolution
 
 Targets = np.ndarray | list[np.ndarray] | None
 _BLOCK = 1 << 20  # numbers that are read at once
 _RELEASE = 1 << 26  # bytes of a file that may stay in memory after they were read
+_WORST = 0.01  # largest rounding error, as a fraction of the range of a channel
+_PER_SERIES = ("series", "targets", "ids", "groups", "times", "parts", "origin")
 _LISTS = ("series", "times", "targets")
 
 
@@ -71,15 +71,8 @@ class SeriesSet:
     def __post_init__(self) -> None:
         if not self.ids:
             object.__setattr__(self, "ids", [str(number) for number in range(len(self.series))])
-        per_series = {
-            "targets": self.targets,
-            "ids": self.ids,
-            "groups": self.groups,
-            "times": self.times,
-            "parts": self.parts,
-            "origin": self.origin,
-        }
-        for name, values in per_series.items():
+        for name in _PER_SERIES:
+            values = getattr(self, name)
             if values is not None and len(values) != len(self.series):
                 raise DataError(
                     f"{self.source}: there are {len(self.series)} series but {len(values)} {name}."
@@ -187,16 +180,7 @@ class SeriesSet:
                 return None
             return [values[i] for i in numbers] if isinstance(values, list) else values[numbers]
 
-        return replace(
-            self,
-            series=some(self.series),
-            targets=some(self.targets),
-            ids=some(self.ids),
-            groups=some(self.groups),
-            times=some(self.times),
-            parts=some(self.parts),
-            origin=some(self.origin),
-        )
+        return replace(self, **{name: some(getattr(self, name)) for name in _PER_SERIES})
 
     def check_channels(self, names: Sequence[str]) -> None:
         """Raise an error for a name that is not a channel."""
@@ -243,7 +227,8 @@ class SeriesSet:
         recording = self.copies()  # identical recordings count as one
         return replace(
             self,
-            series=cut([plain_view(series) for series in self.series]),
+            # Every slice of a memmap has a dictionary; those of an ordinary view are small.
+            series=cut([series.view(np.ndarray) for series in self.series]),
             targets=cut(self.targets),
             ids=[f"{self.ids[number]}[{start}:{start + length}]" for number, start in cuts],
             groups=None if self.groups is None else self.groups[source],
@@ -280,38 +265,60 @@ class SeriesSet:
 
     def describe(self) -> str:
         """Return number, length and channels of the series in one line."""
-        lengths, count = self.lengths, len(self.channels)
-        span = (
-            f"{lengths.min():,}"
-            if lengths.min() == lengths.max()
-            else f"{lengths.min():,} to {lengths.max():,}"
-        )
-        return (
-            f"{len(self):,} series of {span} steps with {count} channel{'s' if count != 1 else ''}"
-        )
+        low, high, count = self.lengths.min(), self.lengths.max(), len(self.channels)
+        span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        channels = "1 channel" if count == 1 else f"{count} channels"
+        return f"{len(self):,} series of {span} steps with {channels}"
+
+
+class Resolution:
+    """Detects channels whose differences single precision, with seven digits, cannot represent.
+
+    Values are compared block by block, before and after rounding. A signal of a few units on an
+    offset of a billion would be lost silently.
+    """
+
+    def __init__(self) -> None:
+        self._low = self._high = self._error = np.full(1, np.nan)
+
+    def add(self, exact: np.ndarray, rounded: np.ndarray) -> None:
+        """Add some rows (rows, channels), before and after rounding."""
+        if exact.dtype == rounded.dtype or not exact.size:
+            return
+        values = exact.astype(np.float64, copy=False)
+        # fmin and fmax ignore missing values.
+        self._low = np.fmin(self._low, np.fmin.reduce(values))
+        self._high = np.fmax(self._high, np.fmax.reduce(values))
+        with np.errstate(invalid="ignore"):  # infinite values raise an error elsewhere
+            error = np.fmax.reduce(np.abs(values - rounded))
+        self._error = np.fmax(self._error, error)
+
+    def blurred(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the channels that lose too much by rounding."""
+        spread = self._high - self._low
+        with np.errstate(invalid="ignore"):
+            blurred = np.broadcast_to((spread > 0) & (self._error > _WORST * spread), len(names))
+        return tuple(name for name, flag in zip(names, blurred, strict=True) if flag)
 
 
 def as_numbers(values: Any, name: str) -> np.ndarray:
     """Return values as float32, or raise a `DataError`; float32 arrays on disk stay there."""
+    if isinstance(values, np.ndarray) and values.dtype == np.float32:
+        return values
     try:
-        if isinstance(values, np.ndarray) and values.dtype == np.float32:
-            return values
         array = np.asarray(values)
-        if array.dtype.kind == "c":
-            raise DataError(
-                f"{name}: complex numbers are not supported. Give real and imaginary part as two "
-                "channels."
-            )
-        if array.dtype == object or array.dtype.kind in "OUSmM":
+        if array.dtype.kind in "OUSmM":
             array = np.asarray(values, dtype=np.float64)
-        with np.errstate(over="ignore"):
-            return array.astype(np.float32)
-    except DataError:
-        raise
+        if array.dtype.kind != "c":
+            with np.errstate(over="ignore"):
+                return array.astype(np.float32)
     except (TypeError, ValueError):
         raise DataError(
             f"{name} has values that are not numbers. Convert them, or leave that channel out."
         ) from None
+    raise DataError(
+        f"{name}: complex numbers are not supported. Give real and imaginary part as two channels."
+    )
 
 
 def time_slices(array: np.ndarray) -> Iterator[slice]:

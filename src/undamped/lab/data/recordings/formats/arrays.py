@@ -11,11 +11,10 @@ import numpy as np
 
 from undamped._base.errors import DataError
 from undamped.lab.data.published.arrays import DAMAGE
-from undamped.lab.data.recordings.column_store import IN_MEMORY, READ_IN_BLOCKS
 from undamped.lab.data.recordings.formats.large_arrays import open_large, size_of
+from undamped.lab.data.recordings.on_disk import IN_MEMORY, READ_IN_BLOCKS
 from undamped.lab.data.recordings.reader import reads
-from undamped.lab.data.recordings.resolution import Resolution
-from undamped.lab.data.recordings.series import SeriesSet, as_numbers
+from undamped.lab.data.recordings.series import Resolution, SeriesSet, as_numbers
 
 _BEGINNINGS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty one
 _SHAPE = "(series, time, channels)"
@@ -49,8 +48,13 @@ def read_arrays(path: str | Path, *, in_memory: int = IN_MEMORY) -> SeriesSet:
             raise _shape_error(path, name, "(n,)", arrays[name])
     if "times" in arrays and arrays["times"].dtype.kind not in "iufb":
         raise DataError(f"{path}: times must be numbers, got {arrays['times'].dtype}.")
-    values = _values(path, arrays["x"])
-    series = _series(path, values, _lengths(path, arrays.get("lengths"), values))
+    values = arrays["x"][:, :, None] if arrays["x"].ndim == 2 else arrays["x"]
+    if values.ndim != 3 or not values.nbytes:
+        raise _shape_error(path, "X", _SHAPE, values)
+    lengths = np.full(len(values), values.shape[1])
+    if "lengths" in arrays:
+        lengths = _check_lengths(path, arrays["lengths"], values)
+    series = [as_numbers(x[:n], f"{path}: X") for x, n in zip(values, lengths, strict=True)]
     names = arrays.get("channels")
     channels = [str(name) for name in (range(values.shape[2]) if names is None else names)]
     times = arrays.get("times")
@@ -68,24 +72,6 @@ def read_arrays(path: str | Path, *, in_memory: int = IN_MEMORY) -> SeriesSet:
         blurred=tuple(channels[channel] for channel in blurred if channel < len(channels))
         or _blurred(values, series, channels),
     )
-
-
-def _values(path: Path, values: np.ndarray) -> np.ndarray:
-    """Return X as (series, time, channels)."""
-    if values.ndim == 2:
-        values = values[:, :, None]
-    if values.ndim != 3 or not values.nbytes:
-        raise _shape_error(path, "X", _SHAPE, values)
-    return values
-
-
-def _series(path: Path, values: np.ndarray, lengths: list[int] | None) -> list[np.ndarray]:
-    if lengths is None:
-        return list(as_numbers(values, f"{path}: X"))
-    return [
-        as_numbers(array[:length], f"{path}: X")
-        for array, length in zip(values, lengths, strict=True)
-    ]
 
 
 def _targets(
@@ -160,9 +146,7 @@ def _plain(array: Any) -> np.ndarray:
     return array
 
 
-def _lengths(path: Path, lengths: np.ndarray | None, values: np.ndarray) -> list[int] | None:
-    if lengths is None:
-        return None
+def _check_lengths(path: Path, lengths: np.ndarray, values: np.ndarray) -> np.ndarray:
     if lengths.shape != (len(values),):
         raise _shape_error(path, "lengths", f"({len(values)},)", lengths)
     if lengths.dtype.kind not in "iu":
@@ -173,7 +157,7 @@ def _lengths(path: Path, lengths: np.ndarray | None, values: np.ndarray) -> list
             f"{path}: lengths must be from 1 to {values.shape[1]}, got {lengths[bad[0]]} for "
             f"series {bad[0]}."
         )
-    return [int(n) for n in lengths]
+    return lengths
 
 
 def _cut(path: Path, name: str, array: np.ndarray, series: list[Any]) -> list[np.ndarray]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Unpack, cast
 
 import numpy as np
 
-from undamped._base.errors import DataError
-from undamped.lab.data.recordings.column_store import IN_MEMORY
+from undamped._base.errors import DataError, OptionError
 from undamped.lab.data.recordings.formats.table.read import read_table
 from undamped.lab.data.recordings.formats.table.rows import SUFFIXES, open_table
+from undamped.lab.data.recordings.on_disk import IN_MEMORY
+from undamped.lab.data.recordings.options import ReadingOptions, complete_reading
 from undamped.lab.data.recordings.series import SeriesSet
 
 LIST = "labels.csv"
@@ -24,13 +24,10 @@ _NUMBER_AT_END = re.compile(r"[\s_.\-]*\d+$")
 def read_folder(
     path: str | Path,
     *,
-    target: str | None = None,
-    time: str | None = None,
-    channels: Sequence[str] | None = None,
     needs_target: bool = True,
     forecast: bool = False,
     in_memory: int = IN_MEMORY,
-    **syntax: Any,
+    **reading: Unpack[ReadingOptions],
 ) -> SeriesSet:
     """Read a folder of tables, each of them one recording.
 
@@ -39,48 +36,31 @@ def read_folder(
 
     Args:
         path: The folder.
-        target: Column of labels per step in every table, or the column of `labels.csv`.
-        time: Column of timestamps.
-        channels: Columns that models receive.
         needs_target: Whether labels are needed.
         forecast: Whether the task is a forecast.
-        syntax: The options decimal, na, dayfirst, duplicates; see `read_table`.
         in_memory: If the files have more bytes than this together, all of them stay on disk.
+        reading: As for `read_table`; the target is a column of every table, with a label per step,
+            or the column of `labels.csv`.
     """
-    path = Path(path)
-    files = _tables_in(path)
+    path, options = Path(path), complete_reading("read_folder", reading)
+    for name in ("id", "group"):
+        if options[name] is not None:
+            raise OptionError(
+                f"{name} does not apply to a folder, in which every file is a series. List groups "
+                f"in {path / LIST}."
+            )
+    files, target = _tables_in(path), options["target"]
     if sum(file.stat().st_size for file in files) > in_memory:
         in_memory = 0
     with open_table(files[0]) as table:
         inside = target if target in table.columns else None
+    options |= {"target": inside, "layout": "long"}
     sets = [
-        read_table(
-            file,
-            target=inside,
-            time=time,
-            channels=channels,
-            layout="long",
-            needs_target=False,
-            forecast=forecast,
-            in_memory=in_memory,
-            **syntax,
-        )
+        read_table(file, **options, needs_target=False, forecast=forecast, in_memory=in_memory)
         for file in files
     ]
-    names = [str(file.relative_to(path)) for file in files]
-    _check_alike(path, names, sets)
-    series_set = SeriesSet(
-        [table.series[0] for table in sets],
-        sets[0].channels,
-        [cast(list, table.targets)[0] for table in sets] if inside else None,
-        names,
-        times=None if sets[0].times is None else [table.times[0] for table in sets if table.times],
-        source=str(path),
-        notes=tuple(dict.fromkeys(n for n in sets[0].notes if "one recording" not in n)),
-        columns=sets[0].columns,
-        blurred=tuple(dict.fromkeys(name for table in sets for name in table.blurred)),
-    )
-    if inside or not needs_target:
+    series_set = _merge(path, [str(file.relative_to(path)) for file in files], sets)
+    if inside or forecast or not needs_target:
         return series_set
     label_file = path / LIST
     if label_file.is_file():
@@ -102,8 +82,8 @@ def _tables_in(path: Path) -> list[Path]:
     )
 
 
-def _check_alike(path: Path, names: list[str], sets: list[SeriesSet]) -> None:
-    """Raise an error unless all files have the same columns, date order, and one recording each."""
+def _merge(path: Path, names: list[str], sets: list[SeriesSet]) -> SeriesSet:
+    """Return the recordings of all files, which must have the same columns and date order."""
     orders = {table.columns.get("dayfirst"): name for name, table in zip(names, sets, strict=True)}
     if len(orders.keys() - {None}) > 1:
         raise DataError(
@@ -119,6 +99,18 @@ def _check_alike(path: Path, names: list[str], sets: list[SeriesSet]) -> None:
                 f"{path / name} has the channels {', '.join(table.channels)}, but {names[0]} has "
                 f"{', '.join(channels)}."
             )
+    stepwise = sets[0].targets is not None
+    return SeriesSet(
+        [table.series[0] for table in sets],
+        channels,
+        [cast(list, table.targets)[0] for table in sets] if stepwise else None,
+        names,
+        times=None if sets[0].times is None else [table.times[0] for table in sets if table.times],
+        source=str(path),
+        notes=tuple(dict.fromkeys(n for n in sets[0].notes if "one recording" not in n)),
+        columns=sets[0].columns,
+        blurred=tuple(dict.fromkeys(name for table in sets for name in table.blurred)),
+    )
 
 
 def _labels_from_folders(series_set: SeriesSet) -> SeriesSet:

@@ -15,16 +15,15 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
 from undamped._base.errors import DataError
 from undamped.lab.data.published.cache import root
 from undamped.lab.data.published.progress import human
-from undamped.lab.data.recordings.column_store import cached_columns, copy_key, new_copy
-from undamped.lab.data.recordings.resolution import Resolution
-from undamped.lab.data.recordings.series import time_slices
+from undamped.lab.data.recordings.on_disk import Append, cached_columns, cached_copy, copy_key
+from undamped.lab.data.recordings.series import Resolution, time_slices
 
 _BLOCK = 1 << 20  # numbers that are copied at once
 _SMALL = 1 << 24  # bytes of an array that is read into memory all the same
@@ -32,7 +31,7 @@ _LARGEST = 100 * 10**9  # bytes of compressed arrays that are unpacked into the 
 _LARGEST_RATIO = 100  # how much larger than the archive they may be
 LIMIT = "UNDAMPED_UNPACK_GB"
 """The environment variable that sets another limit, whatever the ratio."""
-_LOCAL_HEADER = struct.Struct("<26x2H")  # of a member of an archive: how long name and extras are
+_LOCAL_HEADER = struct.Struct("<26x2H")  # of an entry of an archive: how long name and extras are
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def size_of(path: Path) -> int:
     if not zipfile.is_zipfile(path):
         return path.stat().st_size
     with zipfile.ZipFile(path) as archive:
-        return sum(member.file_size for member in archive.infolist())
+        return sum(entry.file_size for entry in archive.infolist())
 
 
 def open_large(path: Path) -> dict[str, Large]:
@@ -68,34 +67,34 @@ def open_large(path: Path) -> dict[str, Large]:
     arrays = {}
     with zipfile.ZipFile(path) as archive:
         _check_unpacked_size(path, archive)
-        for member in archive.infolist():
-            name = _name(member)
-            if member.file_size <= _SMALL:
-                with archive.open(member) as file:
+        for entry in archive.infolist():
+            name = _name(entry)
+            if entry.file_size <= _SMALL:
+                with archive.open(entry) as file:
                     arrays[name] = Large(np.lib.format.read_array(file, allow_pickle=False))
-            elif member.compress_type == zipfile.ZIP_STORED:
-                arrays[name] = _in_single_precision(path, name, _mapped(path, member))
+            elif entry.compress_type == zipfile.ZIP_STORED:
+                arrays[name] = _in_single_precision(path, name, _mapped(path, entry))
             else:
-                with archive.open(member) as file:
-                    arrays[name] = _unpacked(path, name, file, member.file_size)
+                with archive.open(entry) as file:
+                    arrays[name] = _unpacked(path, name, file, entry.file_size)
     return arrays
 
 
-def _name(member: zipfile.ZipInfo) -> str:
-    return member.filename.removesuffix(".npy")
+def _name(entry: zipfile.ZipInfo) -> str:
+    return entry.filename.removesuffix(".npy")
 
 
 def _check_unpacked_size(path: Path, archive: zipfile.ZipFile) -> None:
     """Raise an error for an archive that would fill the disk of the cache, or seems made to."""
-    members = [
-        member
-        for member in archive.infolist()
-        if member.compress_type != zipfile.ZIP_STORED
-        and member.file_size > _SMALL
-        and cached_columns(_key(path, _name(member))) is None
+    entries = [
+        entry
+        for entry in archive.infolist()
+        if entry.compress_type != zipfile.ZIP_STORED
+        and entry.file_size > _SMALL
+        and cached_columns(_key(path, _name(entry))) is None
     ]
-    size = sum(member.file_size for member in members)
-    packed = sum(member.compress_size for member in members)
+    size = sum(entry.file_size for entry in entries)
+    packed = sum(entry.compress_size for entry in entries)
     limit = _size_limit(path) or min(_LARGEST, _LARGEST_RATIO * packed)
     cache = root()
     cache.mkdir(parents=True, exist_ok=True)
@@ -125,10 +124,10 @@ def _size_limit(path: Path) -> int:
         ) from None
 
 
-def _mapped(path: Path, member: zipfile.ZipInfo) -> np.ndarray:
-    """Return an uncompressed member of an archive, memory-mapped."""
+def _mapped(path: Path, entry: zipfile.ZipInfo) -> np.ndarray:
+    """Return an uncompressed entry of an archive, memory-mapped."""
     with path.open("rb") as file:
-        file.seek(member.header_offset)
+        file.seek(entry.header_offset)
         lengths = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
         file.seek(sum(lengths), 1)
         shape, fortran, dtype = _header(file)
@@ -159,7 +158,7 @@ def _in_single_precision(path: Path, name: str, array: np.ndarray) -> Large:
 
 
 def _unpacked(path: Path, name: str, file: IO[bytes], size: int) -> Large:
-    """Return a copy of a compressed array in a member of `size` bytes."""
+    """Return a copy of a compressed array in an entry of `size` bytes."""
     shape, fortran, dtype = _header(file)
     if fortran and len(shape) > 1:
         raise _fortran_error(path)
@@ -186,29 +185,23 @@ def _key(path: Path, name: str) -> str:
 def _copied(
     path: Path, name: str, blocks: Iterator[np.ndarray], shape: tuple[int, ...], dtype: np.dtype
 ) -> Large:
-    key = _key(path, name)
-    cached = cached_columns(key)
-    if cached is None:
-        width = shape[2] if len(shape) == 3 else 1
-        resolution = Resolution()
-        with new_copy(key) as store:
-            rest = np.zeros(0)
-            for block in blocks:
-                with np.errstate(over="ignore"):
-                    rounded = block.astype(dtype, copy=False)
-                store.append("values", rounded)
+    width = shape[2] if len(shape) == 3 else 1
+
+    def fill(append: Append) -> dict[str, Any]:
+        resolution, rest = Resolution(), np.zeros(0)
+        for block in blocks:
+            with np.errstate(over="ignore"):
+                append("values", block.astype(dtype, copy=False))
                 if dtype == np.float32:
                     rest = np.concatenate([rest, block]) if len(rest) else block
                     complete = len(rest) // width * width
                     rows = rest[:complete].reshape(-1, width)
-                    with np.errstate(over="ignore"):
-                        resolution.add(rows, rows.astype(np.float32))
+                    resolution.add(rows, rows.astype(np.float32))
                     rest = rest[complete:]
-            blurred = resolution.blurred([str(channel) for channel in range(width)])
-            store.write_meta({"blurred": [int(channel) for channel in blurred]})
-        cached = cached_columns(key)
-        assert cached is not None
-    columns, meta = cached
+        blurred = resolution.blurred([str(channel) for channel in range(width)])
+        return {"blurred": [int(channel) for channel in blurred]}
+
+    columns, meta = cached_copy(_key(path, name), fill)
     return Large(columns["values"].reshape(shape), tuple(meta["blurred"]))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from undamped._base.errors import DataError
 from undamped._base.options import nearest
-from undamped.lab.data.recordings.formats.archive_text import channel_names, line_error
+from undamped.lab.data.recordings.formats.ucr import channel_names, line_error
 from undamped.lab.data.recordings.reader import reads
 from undamped.lab.data.recordings.series import SeriesSet
 
@@ -61,28 +61,25 @@ def parse_ts(lines: Iterable[bytes], source: str = "data") -> SeriesSet:
         lines: The lines, as bytes.
         source: The name of the file, for messages.
     """
-    header, numbered = _Header(), _text(lines, source)
-    for number, line in numbered:
-        if not line.startswith("@"):
-            raise line_error(source, number, f"a header line must start with @: {_short(line)}")
-        if _read_header(line, header, source, number):
-            break
-    else:
-        raise DataError(f"{source}: the header has no @data line.")
+    header, in_data = _Header(), False
     series, times, labels = [], [], []
-    for number, line in numbered:
-        columns = _split(line, header.timestamps)
-        if header.labelled:
-            labels.append(_label(columns.pop(), header, source, number))
-        if not columns:
-            raise line_error(source, number, "no channels")
-        read = _timestamped if header.timestamps else _plain
-        array, timestamps = read(columns, source, number)
-        if series and array.shape[1] != series[0].shape[1]:
-            before = series[0].shape[1]
-            raise line_error(source, number, f"{array.shape[1]} channels, but {before} before")
+    for number, line in _text(lines, source):
+        try:
+            if not in_data:
+                in_data = _read_header(line, header)
+                continue
+            columns = _split(line, header.timestamps)
+            if header.labelled:
+                labels.append(_label(columns.pop(), header))
+            array, timestamps = (_timestamped if header.timestamps else _plain)(columns)
+            if series and array.shape[1] != series[0].shape[1]:
+                raise ValueError(f"{array.shape[1]} channels, but {series[0].shape[1]} before")
+        except ValueError as error:
+            raise line_error(source, number, str(error)) from None
         series.append(array)
         times.append(timestamps)
+    if not in_data:
+        raise DataError(f"{source}: the header has no @data line.")
     if not series:
         raise DataError(f"{source} has no series after @data.")
     return SeriesSet(
@@ -107,15 +104,20 @@ def _text(lines: Iterable[bytes], source: str) -> Iterator[tuple[int, str]]:
             raise line_error(source, number, "not UTF-8 text") from None
 
 
-def _read_header(line: str, header: _Header, source: str, number: int) -> bool:
+# The functions below raise a ValueError for a malformed line, to which `parse_ts` adds its number.
+
+
+def _read_header(line: str, header: _Header) -> bool:
     """Parse a header line; return whether it is the last."""
+    if not line.startswith("@"):
+        raise ValueError(f"a header line must start with @: {_short(line)}")
     key, *words = line[1:].split() or [""]
     key = key.lower()
     if key == "data":
         return True
     if key in ("timestamps", "classlabel", "targetlabel"):
         if not words or words[0].lower() not in ("true", "false"):
-            raise line_error(source, number, f"@{key} must be true or false: {_short(line)}")
+            raise ValueError(f"@{key} must be true or false: {_short(line)}")
         yes = words[0].lower() == "true"
         if key == "timestamps":
             header.timestamps = yes
@@ -141,10 +143,10 @@ def _split(line: str, timestamps: bool) -> list[str]:
     return [*columns, line[begin:]]
 
 
-def _label(text: str, header: _Header, source: str, number: int) -> str | float:
+def _label(text: str, header: _Header) -> str | float:
     text = text.strip()
     if header.numbers:
-        return float(_numbers([text], source, number)[0])
+        return float(_numbers([text])[0])
     if not text or text == "?":
         return ""
     classes = header.classes
@@ -154,9 +156,7 @@ def _label(text: str, header: _Header, source: str, number: int) -> str | float:
         if not same:
             close = nearest(text, classes)
             hint = f"; did you mean '{close}'?" if close else ""
-            raise line_error(
-                source, number, f"the label '{_short(text)}' is not in @classLabel{hint}"
-            )
+            raise ValueError(f"the label '{_short(text)}' is not in @classLabel{hint}")
         return same[0]
     return text
 
@@ -168,7 +168,7 @@ def _same_number(first: str, second: str) -> bool:
         return False
 
 
-def _numbers(words: list[str], source: str, number: int) -> np.ndarray:
+def _numbers(words: list[str]) -> np.ndarray:
     try:
         values = np.array(words, dtype=np.float64)
     except ValueError:
@@ -177,9 +177,9 @@ def _numbers(words: list[str], source: str, number: int) -> np.ndarray:
             values = np.array(cleaned, dtype=np.float64)
         except ValueError:
             bad = next(word for word in cleaned if not _is_number(word))
-            raise line_error(source, number, f"'{_short(bad)}' is not a number") from None
+            raise ValueError(f"'{_short(bad)}' is not a number") from None
     if (np.abs(values[~np.isnan(values)]) > _LARGEST).any():
-        raise line_error(source, number, "a number is infinite or too large for single precision")
+        raise ValueError("a number is infinite or too large for single precision")
     return values
 
 
@@ -191,42 +191,39 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _plain(columns: list[str], source: str, number: int) -> tuple[np.ndarray, np.ndarray]:
-    values = [
-        _numbers(column.split(","), source, number) if column.strip() else np.empty(0)
-        for column in columns
-    ]
-    longest = max(len(channel) for channel in values)
+def _plain(columns: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    values = [_numbers(column.split(",")) if column.strip() else np.empty(0) for column in columns]
+    longest = max(map(len, values), default=0)
     if not longest:
-        raise line_error(source, number, "no values")
+        raise ValueError("no values" if columns else "no channels")
     array = np.full((longest, len(values)), np.nan, dtype=np.float32)
     for index, channel in enumerate(values):
         array[: len(channel), index] = channel
     return array, np.empty(0)
 
 
-def _timestamped(columns: list[str], source: str, number: int) -> tuple[np.ndarray, np.ndarray]:
+def _timestamped(columns: list[str]) -> tuple[np.ndarray, np.ndarray]:
     channels = []
     for column in columns:
         pairs = _PAIR.findall(column)
         if _PAIR.sub("", column).replace(",", "").strip() not in ("", "?"):
-            raise line_error(
-                source, number, f"'{_short(column)}' is not a list of pairs (timestamp,value)"
-            )
-        timestamps = _timestamps([timestamp for timestamp, _ in pairs], source, number)
+            raise ValueError(f"'{_short(column)}' is not a list of pairs (timestamp,value)")
+        timestamps = _timestamps([timestamp for timestamp, _ in pairs])
         if len(np.unique(timestamps)) != len(timestamps):
-            raise line_error(source, number, "a timestamp occurs twice")
-        channels.append((timestamps, _numbers([value for _, value in pairs], source, number)))
+            raise ValueError("a timestamp occurs twice")
+        channels.append((timestamps, _numbers([value for _, value in pairs])))
+    if not channels:
+        raise ValueError("no channels")
     times = np.unique(np.concatenate([timestamps for timestamps, _ in channels]))
     if not len(times):
-        raise line_error(source, number, "no values")
+        raise ValueError("no values")
     array = np.full((len(times), len(channels)), np.nan, dtype=np.float32)
     for index, (timestamps, values) in enumerate(channels):
         array[np.searchsorted(times, timestamps), index] = values
     return array, times
 
 
-def _timestamps(words: list[str], source: str, number: int) -> np.ndarray:
+def _timestamps(words: list[str]) -> np.ndarray:
     """Return timestamps as numbers; dates become seconds."""
     if not words:
         return np.empty(0)
@@ -234,17 +231,17 @@ def _timestamps(words: list[str], source: str, number: int) -> np.ndarray:
         values = np.array(words, dtype=np.float64)
     except ValueError:
         try:
-            values = np.array([seconds_of(word) for word in words])
+            values = np.array([_seconds(word) for word in words])
         except ValueError:
-            raise line_error(
-                source, number, f"the timestamp '{_short(words[0])}' is neither number nor ISO date"
+            raise ValueError(
+                f"the timestamp '{_short(words[0])}' is neither number nor ISO date"
             ) from None
     if not np.isfinite(values).all():
-        raise line_error(source, number, "a timestamp is not finite")
+        raise ValueError("a timestamp is not finite")
     return values
 
 
-def seconds_of(date: str) -> float:
+def _seconds(date: str) -> float:
     """Return an ISO date as seconds since 1970; without a time zone it is in UTC."""
     moment = datetime.fromisoformat(date.strip())
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

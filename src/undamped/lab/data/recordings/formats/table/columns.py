@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from undamped._base.options import unknown_name
 Layout = Literal["auto", "long", "wide"]
 Decimal = Literal[".", ","]
 Duplicates = Literal["refuse", "first", "mean"]
-_USUAL = {
+_COMMON = {
     "target": ("label", "target", "class", "y"),
     "id": ("id", "series", "series_id", "case", "case_id", "recording", "recording_id"),
     "time": ("time", "timestamp", "datetime", "date"),
@@ -40,36 +40,32 @@ class Columns:
     syntax: dict[str, Any] = field(default_factory=dict)
     """The options decimal, na, dayfirst and duplicates that differ from their defaults."""
 
+    @property
+    def text(self) -> list[str]:
+        """The columns that are read as text."""
+        return [name for name in (self.id, self.group) if name is not None]
+
+    @property
+    def labels(self) -> list[str]:
+        """The columns of labels."""
+        return [] if self.target is None else [self.target]
+
     def record(self) -> dict[str, Any]:
         """Return the roles and the syntax as plain values for run.json."""
         roles = {name: getattr(self, name) for name in ("target", "id", "time", "group", "layout")}
         return {**{name: role for name, role in roles.items() if role is not None}, **self.syntax}
 
 
-def assign(
-    columns: Sequence[str],
-    *,
-    target: str | None = None,
-    id: str | None = None,
-    time: str | None = None,
-    group: str | None = None,
-    channels: Sequence[str] | None = None,
-    needs_target: bool = True,
-) -> Columns:
-    """Return the role of each column; roles that are not given are inferred from usual names.
+def assign(columns: Sequence[str], options: Mapping[str, Any], needs_target: bool) -> Columns:
+    """Return the role of each column; roles without a column are inferred from common names.
 
     Args:
         columns: All names.
-        target: What is to be learnt.
-        id: The series of each row.
-        time: Timestamps.
-        group: The group of each series.
-        channels: The inputs of models; all other columns by default.
+        options: The options target, id, time, group and channels; see `ReadingOptions`.
         needs_target: Whether a target is inferred.
     """
-    options = {"target": target, "id": id, "time": time, "group": group}
-    roles = {role: name for role, name in options.items() if name is not None}
-    inputs = list(channels or ())
+    roles = {role: options[role] for role in _COMMON if options[role] is not None}
+    inputs: list[str] = list(options["channels"] or ())
     for name in (*roles.values(), *inputs):
         if name not in columns:
             raise unknown_name("column", name, list(columns))
@@ -78,12 +74,12 @@ def assign(
         raise OptionError(
             "A column can have one role only: target, id, time, group and channels must differ."
         )
-    assigned = Columns(target, id, time, group)
-    for role, usual in _USUAL.items():
+    assigned = Columns(**roles)
+    for role, words in _COMMON.items():
         if role in roles or (role == "target" and not needs_target):
             continue
         free = {n.lower(): n for n in columns if n not in used and n not in inputs}
-        name = next((free[word] for word in usual if word in free), None)
+        name = next((free[word] for word in words if word in free), None)
         if name is not None:
             setattr(assigned, role, name)
             used.add(name)
@@ -94,7 +90,7 @@ def assign(
     return assigned
 
 
-def numbered(names: Sequence[str]) -> dict[str, list[str]] | None:
+def _number_steps(names: Sequence[str]) -> dict[str, list[str]] | None:
     """Return the columns of each channel in order if names are numbered steps, else None.
 
     `x_0, x_1, …, y_0, y_1, …` are two channels, `0, 1, 2, …` is one.
@@ -121,7 +117,7 @@ def choose_layout(
         ids_per_row: Number of different ids per row; None without ids.
         forecast: Whether the task is a forecast, which needs long series.
     """
-    steps = numbered(columns.channels)
+    steps = _number_steps(columns.channels)
     if layout == "auto":
         many = steps is not None and all(len(s) >= _MANY_STEPS for s in steps.values())
         repeats = ids_per_row is not None and ids_per_row <= 0.5

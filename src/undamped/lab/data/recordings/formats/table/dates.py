@@ -103,12 +103,9 @@ class Timestamps:
         words = column.dropna().astype(str).str.strip()
         if not len(words) or np.isfinite(_seconds(words[:_SAMPLE], _ISO)).any():
             return _ISO
-        formats = [
-            f"{form} {clock}".strip()
-            for form, clock in itertools.product(self._forms(), _CLOCKS)
-            if _fits(words.iloc[0], f"{form} {clock}".strip())
-            or _fits(words.iloc[-1], f"{form} {clock}".strip())
-        ]
+        possible = (" ".join(pair).strip() for pair in itertools.product(self._forms(), _CLOCKS))
+        ends = words.iloc[0], words.iloc[-1]
+        formats = [form for form in possible if any(_fits(word, form) for word in ends)]
         if not formats:
             return _ISO
         read = {form: _seconds(words, form) for form in formats}
@@ -129,8 +126,8 @@ class Timestamps:
     def _add_note(self, word: str, form: str, best: list[str], read: dict[str, np.ndarray]) -> None:
         day_first = form.startswith("%d")
         note = f"Dates such as {word} are read as {readable(form)}"
-        rest = [other for other in best if other.startswith("%d") != day_first]
-        if self.dayfirst is None and any((read[other] != read[form]).any() for other in rest):
+        rest = [choice for choice in best if choice.startswith("%d") != day_first]
+        if self.dayfirst is None and any((read[choice] != read[form]).any() for choice in rest):
             note += f", an assumption: set dayfirst={str(not day_first).lower()} if it is wrong"
         self.notes.append(f"{note}.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -11,18 +12,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from undamped._base.errors import DataError, shortened
-from undamped.lab.data.recordings.column_store import (
-    IN_MEMORY,
-    READ_IN_BLOCKS,
-    MemoryStore,
-    Store,
-    cached_columns,
-    copy_key,
-    new_copy,
-)
 from undamped.lab.data.recordings.formats.table.columns import Columns, assign, choose_layout
 from undamped.lab.data.recordings.formats.table.dates import Timestamps, holds_dates
-from undamped.lab.data.recordings.formats.table.rows import ROWS_AT_ONCE, Table, open_table
+from undamped.lab.data.recordings.formats.table.rows import (
+    ROWS_AT_ONCE,
+    Table,
+    is_number,
+    open_table,
+)
 from undamped.lab.data.recordings.formats.table.series import series_of_rows, steps_to_series
 from undamped.lab.data.recordings.formats.table.values import (
     Position,
@@ -33,10 +30,16 @@ from undamped.lab.data.recordings.formats.table.values import (
     text_codes,
     without_words,
 )
+from undamped.lab.data.recordings.on_disk import (
+    IN_MEMORY,
+    READ_IN_BLOCKS,
+    Append,
+    cached_copy,
+    copy_key,
+)
 from undamped.lab.data.recordings.options import SYNTAX, ReadingOptions, complete_reading
 from undamped.lab.data.recordings.reader import reads
-from undamped.lab.data.recordings.resolution import Resolution
-from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.data.recordings.series import Resolution, SeriesSet
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -49,7 +52,7 @@ def read_numbers(path: Path) -> np.ndarray:
     try:
         with path.open(encoding="utf-8-sig") as file, warnings.catch_warnings():
             warnings.simplefilter("error")  # NumPy only warns about an empty file
-            header = 0 if _is_row_of_numbers(file.readline()) else 1
+            header = 0 if all(map(is_number, file.readline().split(","))) else 1
             file.seek(0)
             return np.loadtxt(file, delimiter=",", ndmin=2, skiprows=header)
     except (ValueError, OSError, UserWarning) as error:  # text that is not UTF-8 is a ValueError
@@ -57,14 +60,6 @@ def read_numbers(path: Path) -> np.ndarray:
         raise DataError(
             f"Cannot read {path} as rows of numbers, one per time step: {shortened(reason)}."
         ) from None
-
-
-def _is_row_of_numbers(line: str) -> bool:
-    try:
-        [float(value) for value in line.split(",")]
-    except ValueError:
-        return False
-    return True
 
 
 @reads(".csv", columns=True, array=read_numbers)
@@ -96,11 +91,12 @@ def read_table(
     with open_table(path, decimal=options["decimal"], na=options["na"]) as table:
         roles = _assign_roles(table, options, rows, needs_target, forecast)
         if path.stat().st_size <= in_memory:
-            store = MemoryStore()
-            meta = _fill(store, table, roles, rows)
-            columns = store.finish()
+            blocks: dict[str, list[np.ndarray]] = defaultdict(list)
+            meta = _fill(lambda name, block: blocks[name].append(block), table, roles, rows)
+            columns = {name: np.concatenate(parts) for name, parts in blocks.items()}
         else:
-            columns, meta = _copied(table, roles, rows)
+            key = copy_key(path, {**roles.record(), "channels": roles.channels})
+            columns, meta = cached_copy(key, lambda append: _fill(append, table, roles, rows))
             roles.notes.append(READ_IN_BLOCKS)
     roles.notes += meta.get("time_notes", [])
     if meta.get("dayfirst") is not None:  # later files are read in the same order
@@ -116,18 +112,13 @@ def _assign_roles(
     table: Table, options: dict[str, Any], rows: int, needs_target: bool, forecast: bool
 ) -> Columns:
     """Return the roles of the columns, inferred from their names and the first rows."""
-    names = ("target", "id", "time", "group", "channels")
-    roles = assign(
-        table.columns,
-        **{name: options[name] for name in names},
-        needs_target=needs_target and not forecast,
-    )
+    roles = assign(table.columns, options, needs_target and not forecast)
     syntax = {**{name: options[name] for name in SYNTAX}, "na": list(options["na"])}
-    usual = {"decimal": None, "na": [], "dayfirst": None, "duplicates": "refuse"}
-    roles.syntax = {name: value for name, value in syntax.items() if value != usual[name]}
+    defaults = {"decimal": None, "na": [], "dayfirst": None, "duplicates": "refuse"}
+    roles.syntax = {name: value for name, value in syntax.items() if value != defaults[name]}
     if table.decimal == "," and options["decimal"] is None:
         roles.notes.append("Numbers have decimal commas.")
-    with contextlib.closing(table.blocks(_text(roles), _labels(roles), rows)) as blocks:
+    with contextlib.closing(table.blocks(roles.text, roles.labels, rows)) as blocks:
         first = next(blocks)
     text = _drop_text(first, roles, table.decimal) if options["channels"] is None else []
     ids_per_row = None if roles.id is None else first[roles.id].nunique() / max(1, len(first))
@@ -151,7 +142,13 @@ def _drop_text(first: DataFrame, roles: Columns, decimal: str) -> list[str]:
 
 def _infer_time(first: DataFrame, roles: Columns, text: list[str]) -> list[str]:
     """Use a column of dates as timestamps, and return the remaining columns of text."""
-    dates = [name for name in text if holds_dates(first[name]) and _differs(first, roles.id, name)]
+    keys = [] if roles.id is None else [roles.id]
+    dates = [
+        name
+        for name in text
+        # Nearly all steps of a series must have different dates.
+        if holds_dates(first[name]) and first.duplicated([*keys, name]).mean() < _FEW_REPEATED
+    ]
     if len(dates) > 1:
         roles.notes.append(f"{' and '.join(dates)} hold dates: choose one of them with time=.")
     if len(dates) != 1:
@@ -159,11 +156,6 @@ def _infer_time(first: DataFrame, roles: Columns, text: list[str]) -> list[str]:
     roles.time = dates[0]
     roles.notes.append(f"Column '{dates[0]}' holds dates and is used as time.")
     return [name for name in text if name != dates[0]]
-
-
-def _differs(first: DataFrame, id: str | None, name: str) -> bool:
-    """Whether nearly all steps of a series have different dates."""
-    return float(first.duplicated([name] if id is None else [id, name]).mean()) < _FEW_REPEATED
 
 
 def _group_questions(first: DataFrame, roles: Columns, text: list[str]) -> list[str]:
@@ -186,30 +178,8 @@ def _group_questions(first: DataFrame, roles: Columns, text: list[str]) -> list[
     return questions
 
 
-def _text(roles: Columns) -> list[str]:
-    return [name for name in (roles.id, roles.group) if name is not None]
-
-
-def _labels(roles: Columns) -> list[str]:
-    return [name for name in (roles.target,) if name is not None]
-
-
-def _copied(
-    table: Table, roles: Columns, rows: int
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the columns of the copy in the cache, which is made if there is none."""
-    key = copy_key(table.path, {**roles.record(), "channels": roles.channels})
-    cached = cached_columns(key)
-    if cached is None:
-        with new_copy(key) as store:
-            store.write_meta(_fill(store, table, roles, rows))
-        cached = cached_columns(key)
-        assert cached is not None
-    return cached
-
-
-def _fill(store: Store, table: Table, roles: Columns, rows: int) -> dict[str, Any]:
-    """Read the table block by block into a store; return the names that the codes stand for."""
+def _fill(append: Append, table: Table, roles: Columns, rows: int) -> dict[str, Any]:
+    """Read the table block by block into columns; return the names that the codes stand for."""
     names: dict[str, dict[str, int]] = {"id": {}, "group": {}}
     labels: dict[str, int] | None = None
     if roles.layout == "wide":  # time first, so that a row is a series as it is stored
@@ -220,18 +190,18 @@ def _fill(store: Store, table: Table, roles: Columns, rows: int) -> dict[str, An
     resolution = Resolution()
     timestamps = Timestamps(roles.time or "", roles.syntax.get("dayfirst"))
     row = 0
-    for block in table.blocks(_text(roles), _labels(roles), rows):
+    for block in table.blocks(roles.text, roles.labels, rows):
         position = Position(str(table.path), row, table.decimal)
-        store.append("values", numbers_of(block, columns, position, len(channels), resolution))
+        append("values", numbers_of(block, columns, position, len(channels), resolution))
         for role, column in (("id", roles.id), ("group", roles.group)):
             if column is not None:
-                store.append(role, text_codes(block, column, names[role], position))
+                append(role, text_codes(block, column, names[role], position))
         if roles.time is not None:
-            store.append("time", timestamps.seconds(block, position))
+            append("time", timestamps.seconds(block, position))
         if roles.target is not None:
             if row == 0 and not _is_numeric(block, roles.target, table):
                 labels = {}
-            store.append("target", label_codes(block, roles.target, labels, position))
+            append("target", label_codes(block, roles.target, labels, position))
         row += len(block)
     return {
         "ids": list(names["id"]),

@@ -33,6 +33,7 @@ NO_NUMBER = (
 _NO_LABEL = ("", "NaN", "nan", "?")
 _LONGEST_HEADER = 1 << 24
 _SAMPLE_ROWS = 100
+_PARQUET_ERRORS = (OSError, ValueError, TypeError, LookupError, OverflowError)
 _LARGE_EXPONENT = re.compile(rb"[eE][+-]?[0-9]{4}")
 _EXPONENT_BYTES = 5  # one less than the longest match
 _BLOCK = 1 << 20
@@ -172,11 +173,11 @@ def _decimal_mark(file: Any, delimiter: str) -> str:
 
 
 def _check_names(path: Path, columns: list[str]) -> None:
-    numbers = [float(name) for name in columns if _is_number(name)]
+    numbers = [float(name) for name in columns if is_number(name)]
     if len(numbers) == len(columns) and not _counts_up(columns):
         raise DataError(f"{path}: the first line must be column names, got numbers.")
     if 2 * len(numbers) >= len(columns) and len(numbers) > 1 and not _are_names(numbers):
-        first = next(name for name in columns if _is_number(name))
+        first = next(name for name in columns if is_number(name))
         raise DataError(
             f"{path}: the first line must be column names, but has values such as "
             f"{shortened(first)}. Add a line of names."
@@ -259,7 +260,8 @@ def _count_quoted_fields(
     return fields, len(record) - 1
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
+    """Whether a word is a number."""
     try:
         float(word)
     except ValueError:
@@ -301,7 +303,7 @@ def _parquet_blocks(
     from pandas.api.types import is_numeric_dtype
 
     parquet = _pyarrow(path)
-    numbers = [float(word) for word in na if _is_number(word)]
+    numbers = [float(word) for word in na if is_number(word)]
     with _parquet_errors(path):
         file, read = parquet.ParquetFile(path), 0
         for batch in file.iter_batches(batch_size=rows):
@@ -327,14 +329,7 @@ def _parquet_errors(path: Path) -> Iterator[None]:
         yield
     except DataError:
         raise
-    except (
-        pyarrow.ArrowException,
-        OSError,
-        ValueError,
-        TypeError,
-        LookupError,
-        OverflowError,
-    ) as error:
+    except (pyarrow.ArrowException, *_PARQUET_ERRORS) as error:
         raise _cannot_parse(path, error) from None
 
 

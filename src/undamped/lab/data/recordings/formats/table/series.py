@@ -11,15 +11,14 @@ from undamped.lab.data.recordings.formats.table.columns import Columns
 from undamped.lab.data.recordings.grid import fill_holes
 from undamped.lab.data.recordings.series import SeriesSet
 
+Arrays = dict[str, np.ndarray]
+Meta = dict[str, Any]
+Spans = list[tuple[int, int]]
 _BLOCK = 1 << 22
 
 
 def steps_to_series(
-    columns: dict[str, np.ndarray],
-    meta: dict[str, Any],
-    roles: Columns,
-    source: str,
-    forecast: bool = False,
+    columns: Arrays, meta: Meta, roles: Columns, source: str, forecast: bool = False
 ) -> SeriesSet:
     """Return the series of a table with one row per time step."""
     notes = list(roles.notes)
@@ -35,6 +34,9 @@ def steps_to_series(
         times = [columns["time"][a:b] for a, b in spans]
         if forecast and meta.get("dates") and not isinstance(columns["values"], np.memmap):
             series, times = fill_holes(series, times, notes)
+    dates = {}
+    if meta.get("dates"):  # predictions write timestamps as dates too
+        dates = {"dates": "utc" if meta.get("zoned") else "local"}
     return SeriesSet(
         series,
         roles.channels,
@@ -44,20 +46,11 @@ def steps_to_series(
         times,
         source=source,
         notes=tuple(notes),
-        columns={**roles.record(), **_date_record(meta)},
+        columns={**roles.record(), **dates},
     )
 
 
-def _date_record(meta: dict[str, Any]) -> dict[str, str]:
-    """Return how predictions write timestamps: as dates, with or without an offset."""
-    if not meta.get("dates"):
-        return {}
-    return {"dates": "utc" if meta.get("zoned") else "local"}
-
-
-def series_of_rows(
-    columns: dict[str, np.ndarray], meta: dict[str, Any], roles: Columns, source: str
-) -> SeriesSet:
+def series_of_rows(columns: Arrays, meta: Meta, roles: Columns, source: str) -> SeriesSet:
     """Return the series of a table with one row per series."""
     values, width = columns["values"], len(roles.steps)
     ids = [str(row) for row in range(len(values))]
@@ -108,7 +101,7 @@ def _changes(codes: np.ndarray) -> np.ndarray:
     return np.concatenate(changes)
 
 
-def _sort(columns: dict[str, np.ndarray], source: str, notes: list[str]) -> dict[str, np.ndarray]:
+def _sort(columns: Arrays, source: str, notes: list[str]) -> Arrays:
     """Return rows sorted by series and time."""
     codes, times = columns.get("id"), columns.get("time")
     scattered = late = False
@@ -132,12 +125,8 @@ def _sort(columns: dict[str, np.ndarray], source: str, notes: list[str]) -> dict
 
 
 def _without_duplicates(
-    columns: dict[str, np.ndarray],
-    meta: dict[str, Any],
-    roles: Columns,
-    source: str,
-    notes: list[str],
-) -> dict[str, np.ndarray]:
+    columns: Arrays, meta: Meta, roles: Columns, source: str, notes: list[str]
+) -> Arrays:
     """Return the columns with one row per timestamp of a series, as `duplicates` says."""
     times, codes = columns.get("time"), columns.get("id")
     if times is None:
@@ -172,7 +161,7 @@ def _without_duplicates(
     return single
 
 
-def _format_timestamp(timestamp: float, meta: dict[str, Any]) -> str:
+def _format_timestamp(timestamp: float, meta: Meta) -> str:
     """Return a timestamp as text: a date where timestamps are dates."""
     if not meta.get("dates"):
         return f"{timestamp:.12g}"
@@ -187,9 +176,7 @@ def _decode(codes: np.ndarray, labels: list[str] | None) -> np.ndarray:
     return np.array([*labels, ""])[np.where(np.isnan(codes), len(labels), codes).astype(np.int64)]
 
 
-def _targets(
-    columns: dict[str, np.ndarray], meta: dict[str, Any], spans: list[tuple[int, int]]
-) -> np.ndarray | list[np.ndarray] | None:
+def _targets(columns: Arrays, meta: Meta, spans: Spans) -> np.ndarray | list[np.ndarray] | None:
     if "target" not in columns:
         return None
     column = columns["target"]
@@ -209,11 +196,7 @@ def _targets(
 
 
 def _groups(
-    columns: dict[str, np.ndarray],
-    meta: dict[str, Any],
-    spans: list[tuple[int, int]],
-    ids: list[str],
-    source: str,
+    columns: Arrays, meta: Meta, spans: Spans, ids: list[str], source: str
 ) -> np.ndarray | None:
     if "group" not in columns:
         return None

@@ -9,7 +9,7 @@ import numpy as np
 
 from undamped._base.errors import DataError
 from undamped.lab.data.recordings.formats.table.rows import NO_NUMBER
-from undamped.lab.data.recordings.resolution import Resolution
+from undamped.lab.data.recordings.series import Resolution
 
 if TYPE_CHECKING:
     from pandas import DataFrame
