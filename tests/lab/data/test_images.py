@@ -28,9 +28,9 @@ def test_idx_of_every_kind(tmp_path, dtype, compressed):
 @pytest.mark.parametrize("compressed", [False, True])
 def test_the_four_files_of_mnist(tmp_path, compressed):
     mnist(tmp_path, compressed=compressed)
-    found = read_idx_folder(tmp_path)
-    assert found.train.shape == (40, 28, 28) and found.test.shape == (20, 28, 28)
-    assert found.train.dtype == np.uint8 and found.test_labels.dtype == np.int64
+    result = read_idx_folder(tmp_path)
+    assert result.train.shape == (40, 28, 28) and result.test.shape == (20, 28, 28)
+    assert result.train.dtype == np.uint8 and result.test_labels.dtype == np.int64
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_idx_parts_that_do_not_fit(tmp_path):
 @pytest.mark.parametrize("form", ["binary", "pickle", "picture"])
 def test_the_three_forms_of_cifar_hold_the_same(tmp_path, form):
     cifar10(tmp_path, form)
-    found, arrays = read_cifar10(tmp_path), cifar_arrays()
+    result, arrays = read_cifar10(tmp_path), cifar_arrays()
     train = [arrays[f"data_batch_{i}"] for i in range(1, 6)]
-    assert np.array_equal(found.train, np.concatenate([pictures for pictures, _ in train]))
-    assert found.train_labels.tolist() == [label for _, labels in train for label in labels]
-    assert np.array_equal(found.test, arrays["test_batch"][0])
-    assert found.test_labels.tolist() == arrays["test_batch"][1]
+    assert np.array_equal(result.train, np.concatenate([images for images, _ in train]))
+    assert result.train_labels.tolist() == [label for _, labels in train for label in labels]
+    assert np.array_equal(result.test, arrays["test_batch"][0])
+    assert result.test_labels.tolist() == arrays["test_batch"][1]
 
 
 def test_bad_cifar(tmp_path):
@@ -127,9 +127,9 @@ def test_arrays_come_back(tmp_path, protocol, dtype):
     path = tmp_path / "file"
     for given_array in (array, np.asfortranarray(array)):
         path.write_bytes(pickle.dumps({"a": given_array, "b": [given_array]}, protocol=protocol))
-        found = read_pickled(path)
-        assert np.array_equal(found["a"], array) and found["a"].dtype == array.dtype
-        assert np.array_equal(found["b"][0], array)
+        result = read_pickled(path)
+        assert np.array_equal(result["a"], array) and result["a"].dtype == array.dtype
+        assert np.array_equal(result["b"][0], array)
 
 
 def test_python_2_wrote_texts_as_bytes(tmp_path):
@@ -141,9 +141,9 @@ def test_python_2_wrote_texts_as_bytes(tmp_path):
         b"U\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89"
         b"U\x06abcdeftbU\x06labelsq\x06]q\x07(K\x06K\x09eu."
     )
-    found = read_pickled(path)
-    assert found[b"labels"] == [6, 9]
-    assert found[b"data"].tobytes() == b"abcdef" and found[b"data"].shape == (2, 3)
+    result = read_pickled(path)
+    assert result[b"labels"] == [6, 9]
+    assert result[b"data"].tobytes() == b"abcdef" and result[b"data"].shape == (2, 3)
 
 
 class Evil:
@@ -191,8 +191,8 @@ def test_pickles_that_take_forever_are_refused(tmp_path):
     path.write_bytes(b"\x80\x02}" + head + b"K\x01s.")
     with pytest.raises(DataError, match="it is damaged"):
         read_pickled(path)
-    own = []
-    own.append(own)
-    path.write_bytes(pickle.dumps(own, protocol=2))
+    cyclic = []
+    cyclic.append(cyclic)
+    path.write_bytes(pickle.dumps(cyclic, protocol=2))
     with pytest.raises(DataError, match="it is damaged"):
         read_pickled(path)

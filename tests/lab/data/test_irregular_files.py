@@ -34,12 +34,12 @@ def shuffle(rows):
 def zones(rows):
     """The same moments, now in one time zone and now in another."""
     clock = np.datetime64("2024-01-01T00:00:00")
-    made = []
+    result = []
     for i, (who, when, *rest) in enumerate(rows):
-        ahead = i % 3
-        stamp = clock + np.timedelta64(round(3600 * when) + 3600 * ahead, "s")
-        made.append([who, f"{stamp}+0{ahead}:00", *rest])
-    return made
+        offset = i % 3
+        stamp = clock + np.timedelta64(round(3600 * when) + 3600 * offset, "s")
+        result.append([who, f"{stamp}+0{offset}:00", *rest])
+    return result
 
 
 RIGHT = {
@@ -75,13 +75,13 @@ def test_it_is_right(what, tmp_path):
 def test_a_zone_does_not_move_a_moment(tmp_path):
     plain = task_of(visits(), tmp_path / "plain.csv")
     zoned = task_of(zones(visits()), tmp_path / "zoned.csv")
-    one, other = plain.batch("test", 0, 4), zoned.batch("test", 0, 4)
-    torch.testing.assert_close(one.times, other.times, rtol=1e-3, atol=1e-3)
+    expected, actual = plain.batch("test", 0, 4), zoned.batch("test", 0, 4)
+    torch.testing.assert_close(expected.times, actual.times, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("said", list(REFUSED))
-def test_it_is_refused_in_a_sentence(said, tmp_path):
-    with pytest.raises(DataError, match=said):
-        task = task_of(REFUSED[said](visits()), tmp_path / "visits.csv")
+@pytest.mark.parametrize("message", list(REFUSED))
+def test_it_is_refused_in_a_sentence(message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        task = task_of(REFUSED[message](visits()), tmp_path / "visits.csv")
         for split in ("train", "valid", "test"):
             task.batch(split, 0, 16)

@@ -35,7 +35,7 @@ def tiny_pieces(monkeypatch):
     monkeypatch.setattr(large_arrays, "_SMALL", 0)
 
 
-def written(path, kind, dtype):
+def write_arrays(path, kind, dtype):
     random = np.random.default_rng(0)
     x = (100 * random.normal(size=(5, 11, 3))).astype(dtype)
     y, times = random.integers(0, 2, (5, 11)), np.arange(55.0).reshape(5, 11)
@@ -50,20 +50,20 @@ def written(path, kind, dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
 @pytest.mark.parametrize("kind", ["npy", "stored", "compressed"])
 def test_array_files_stay_on_disk(tmp_path, tiny_pieces, kind, dtype):
-    path = written(tmp_path / ("a.npy" if kind == "npy" else "a.npz"), kind, dtype)
-    whole = read_recordings(path)
+    path = write_arrays(tmp_path / ("a.npy" if kind == "npy" else "a.npz"), kind, dtype)
+    plain_data = read_recordings(path)
     for _ in range(2):  # copied, then found in the cache
         large = read_recordings(path, in_memory=10)
         assert large.on_disk and "read in blocks" in large.notes[0]
         assert large.series[0].dtype == np.float32
-        for mine, theirs in zip(large.series, whole.series, strict=True):
+        for mine, theirs in zip(large.series, plain_data.series, strict=True):
             np.testing.assert_array_equal(mine, theirs)
         for name in ("targets", "times"):
-            mine, theirs = getattr(large, name), getattr(whole, name)
+            mine, theirs = getattr(large, name), getattr(plain_data, name)
             assert (mine is None) == (theirs is None)
-            for one, other in zip(mine or (), theirs or (), strict=True):
-                assert mapped_from(one) is not None
-                np.testing.assert_array_equal(one, other)
+            for first, second in zip(mine or (), theirs or (), strict=True):
+                assert mapped_from(first) is not None
+                np.testing.assert_array_equal(first, second)
 
 
 def test_rounding_is_noticed_in_pieces(tmp_path, tiny_pieces):
@@ -77,7 +77,7 @@ def test_what_cannot_be_read_in_pieces_is_refused(tmp_path, tiny_pieces):
     np.save(tmp_path / "turned.npy", np.asfortranarray(np.ones((4, 5, 2))))
     with pytest.raises(DataError, match="C order"):
         read_recordings(tmp_path / "turned.npy", in_memory=10)
-    path = written(tmp_path / "cut.npz", "compressed", np.float64)
+    path = write_arrays(tmp_path / "cut.npz", "compressed", np.float64)
     with zipfile.ZipFile(path) as archive:
         header = archive.read("X.npy")[:140]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -110,7 +110,7 @@ def test_archives_that_would_fill_the_disk_are_refused(tmp_path, tiny_pieces, mo
 
 
 def test_objects_in_the_cache_are_never_opened(tmp_path, tiny_pieces):
-    path = written(tmp_path / "a.npz", "compressed", np.float64)
+    path = write_arrays(tmp_path / "a.npz", "compressed", np.float64)
     values = read_recordings(path, in_memory=10).series[0]
     (meta,) = [
         file
@@ -120,8 +120,8 @@ def test_objects_in_the_cache_are_never_opened(tmp_path, tiny_pieces):
     columns = json.loads(meta.read_text())
     for shapes in ({"values": ["|O", [8]]}, {"values": [["a", "|O"], [8]]}, {"values": 3}, [1]):
         meta.write_text(json.dumps({**columns, "shapes": shapes}))
-        again = read_recordings(path, in_memory=10).series[0]  # copied anew
-        np.testing.assert_array_equal(again, values)
+        restored = read_recordings(path, in_memory=10).series[0]  # copied anew
+        np.testing.assert_array_equal(restored, values)
         assert json.loads(meta.read_text()) == columns
 
 
@@ -140,22 +140,22 @@ def test_another_process_is_sent_the_place_and_not_the_numbers(tmp_path):
     task = SeriesTask(read_recordings(tmp_path / "a.npy"), horizon=4, window=1000, stride=1000)
     sent = pickle.dumps(task)
     assert len(sent) < 300_000 < task.series_set.nbytes
-    again = pickle.loads(sent)
-    assert again.series_set.on_disk
+    restored = pickle.loads(sent)
+    assert restored.series_set.on_disk
     for split in ("train", "test"):
-        one, other = (whose.batch(split, 1, 8) for whose in (task, again))
-        assert all(a is b or (a == b).all() for a, b in zip(one, other, strict=True))
+        first, second = (whose.batch(split, 1, 8) for whose in (task, restored))
+        assert all(a is b or (a == b).all() for a, b in zip(first, second, strict=True))
 
 
 def test_batches_made_ahead_are_those_made_when_asked_for(tmp_path):
     np.save(tmp_path / "a.npy", np.random.default_rng(0).normal(size=(2, 300, 1)).astype("f4"))
     task = SeriesTask(read_recordings(tmp_path / "a.npy"), horizon=2, window=5)
-    for share in ((0, 1), (1, 2)):
-        ahead, plain = (batches(task, 8, 3, share, workers) for workers in (3, 0))
+    for shard in ((0, 1), (1, 2)):
+        prefetched, plain = (batches(task, 8, 3, shard, workers) for workers in (3, 0))
         for _ in range(12):
-            one, other = next(ahead), next(plain)
-            assert (one.inputs == other.inputs).all() and (one.targets == other.targets).all()
-        ahead.close()
+            first, second = next(prefetched), next(plain)
+            assert (first.inputs == second.inputs).all() and (first.targets == second.targets).all()
+        prefetched.close()
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is limited by Linux")
@@ -168,8 +168,10 @@ def test_training_needs_less_memory_than_its_file_has(tmp_path):
     ]
     done = subprocess.run(program, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["refused"] and told["size"] > 2 * LIMIT
-    assert told["grown"] < told["size"]  # pages of the file included
-    assert told["sequences_per_second"] > 0 and 0 < told["waiting_for_data"] <= 1
-    assert told["samples_per_second"] == pytest.approx(64 * told["sequences_per_second"], rel=0.01)
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["refused"] and report["size"] > 2 * LIMIT
+    assert report["grown"] < report["size"]  # pages of the file included
+    assert report["sequences_per_second"] > 0 and 0 < report["waiting_for_data"] <= 1
+    assert report["samples_per_second"] == pytest.approx(
+        64 * report["sequences_per_second"], rel=0.01
+    )

@@ -37,9 +37,11 @@ def trained(channels):
 def test_channels_are_found_by_their_names():
     preparation, model, data = trained(["x", "y"])
     right = np.stack(predict_series(model, preparation, data))
-    turned = SeriesSet.of([one[:, ::-1] for one in waves()], channels=["y", "x"])
-    assert np.array_equal(right, np.stack(predict_series(model, preparation, turned)))
-    more = SeriesSet.of([np.c_[one[:, 0], one] for one in waves()], channels=["w", "x", "y"])
+    reversed_channels = SeriesSet.of([values[:, ::-1] for values in waves()], channels=["y", "x"])
+    assert np.array_equal(right, np.stack(predict_series(model, preparation, reversed_channels)))
+    more = SeriesSet.of(
+        [np.c_[values[:, 0], values] for values in waves()], channels=["w", "x", "y"]
+    )
     assert np.array_equal(right, np.stack(predict_series(model, preparation, more)))
     nameless = SeriesSet.of(waves())
     assert np.array_equal(right, np.stack(predict_series(model, preparation, nameless)))
@@ -55,13 +57,13 @@ def test_rows_that_are_series_may_have_their_channels_in_any_order(tmp_path):
     frame.to_csv(tmp_path / "a.csv", index=False)
     frame[sorted(frame, reverse=True)].to_csv(tmp_path / "b.csv", index=False)
     preparation, model, _ = trained(["x", "y"])
-    one, two = (
+    first, second = (
         predict_series(
             model, preparation, read_recordings(tmp_path / name, layout="wide", needs_target=False)
         )
         for name in ("a.csv", "b.csv")
     )
-    assert np.array_equal(np.stack(one), np.stack(two))
+    assert np.array_equal(np.stack(first), np.stack(second))
 
 
 def test_classes_have_one_order_in_every_process():
@@ -71,7 +73,7 @@ def test_classes_have_one_order_in_every_process():
         "print(json.dumps([sorted_labels(np.array(x)) for x in "
         "(['01', '1', '1.0', '2'], ['nan', 'inf', '1', '2'])]))"
     )
-    said = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", program],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -81,8 +83,8 @@ def test_classes_have_one_order_in_every_process():
         ).stdout
         for seed in ("1", "2", "3")
     }
-    assert len(said) == 1
-    assert json.loads(said.pop())[0] == ["01", "1", "1.0", "2"]
+    assert len(outputs) == 1
+    assert json.loads(outputs.pop())[0] == ["01", "1", "1.0", "2"]
     assert sorted_labels(np.array([10, 9, 2])) == ["2", "9", "10"]
 
 
@@ -111,9 +113,9 @@ def test_a_signal_upon_a_large_offset_is_refused(tmp_path):
     frame.to_csv(tmp_path / "b.csv", index=False)
     assert read_recordings(tmp_path / "b.csv").blurred == ()
 
-    left, right = np.array([1e9, 0]), np.array([0, 1e9])
+    first, right = np.array([1e9, 0]), np.array([0, 1e9])
     values = frame[["x", "z"]].to_numpy().reshape(12, 6, 2)
-    np.savez(tmp_path / "c.npz", X=values + left)
+    np.savez(tmp_path / "c.npz", X=values + first)
     assert read_recordings(tmp_path / "c.npz").blurred == ("0",)
     assert SeriesSet.of(values + right).blurred == ("1",)
     assert SeriesSet.of(values + right / 1e6).blurred == ()

@@ -40,10 +40,10 @@ def check_long(data, frame):
     assert data.channels == ["x", "y"]
     assert data.targets.tolist() == ["fast", "slow"] * 3
     assert data.groups.tolist() == ["p0", "p0", "p1", "p1", "p2", "p2"]
-    for name, one, times in zip(data.ids, data.series, data.times, strict=True):
-        own = frame[frame["walk"] == name]
-        np.testing.assert_array_equal(one, own[["x", "y"]].to_numpy(np.float32))
-        np.testing.assert_array_equal(times, own["at"])
+    for name, values, times in zip(data.ids, data.series, data.times, strict=True):
+        rows = frame[frame["walk"] == name]
+        np.testing.assert_array_equal(values, rows[["x", "y"]].to_numpy(np.float32))
+        np.testing.assert_array_equal(times, rows["at"])
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -144,7 +144,7 @@ def test_many_numbered_channels_with_repeated_ids_are_steps(tmp_path):
     frame["label"] = np.repeat(["a", "b"], 20)
     frame.to_csv(tmp_path / "a.csv", index=False)
     data = read_recordings(tmp_path / "a.csv")
-    assert [one.shape for one in data.series] == [(20, 9), (20, 9)]
+    assert [values.shape for values in data.series] == [(20, 9), (20, 9)]
 
 
 def test_arrays(tmp_path):
@@ -158,7 +158,7 @@ def test_arrays(tmp_path):
         groups=[1, 1, 2, 2],
     )
     data = read_recordings(tmp_path / "a.npz")
-    assert [len(one) for one in data.series] == [6, 3, 4, 5]
+    assert [len(values) for values in data.series] == [6, 3, 4, 5]
     np.testing.assert_allclose(data.series[1], x[1, :3], rtol=1e-6)
     assert data.ids == list("wxyz") and data.targets.tolist() == ["a", "b", "a", "b"]
     np.save(tmp_path / "b.npy", x.astype(np.float32))
@@ -202,7 +202,7 @@ LONG = "id,x,label\na,1,u\na,2,u\nb,3,v\nb,4,v\n"
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "options", "said"),
+    ("name", "content", "options", "message"),
     [
         ("ragged.csv", LONG + "b,5\n", {}, "line 6: 2 fields"),
         ("ragged.csv", LONG + "b,5,v,7\n", {}, "line 6: 4 fields"),
@@ -240,16 +240,16 @@ LONG = "id,x,label\na,1,u\na,2,u\nb,3,v\nb,4,v\n"
         ("a.xyz", "1", {}, ".xyz"),
     ],
 )
-def test_one_sentence_for_bad_files(name, content, options, said, tmp_path):
+def test_one_sentence_for_bad_files(name, content, options, message, tmp_path):
     path = write(tmp_path / name, content)
     with pytest.raises((DataError, OptionError, UnknownNameError)) as error:
         read_recordings(path, **options)
-    assert said in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
     assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         ({"lengths": np.array([3, 99])}, "got 99 for series 1"),
         ({"lengths": np.array([3])}, "must have the shape (2,), got (1,)"),
@@ -257,11 +257,11 @@ def test_one_sentence_for_bad_files(name, content, options, said, tmp_path):
         ({"X": np.ones((2, 5), dtype=complex)}, "real and imaginary part as two channels"),
     ],
 )
-def test_one_sentence_for_bad_arrays(arrays, said, tmp_path):
+def test_one_sentence_for_bad_arrays(arrays, message, tmp_path):
     np.savez(tmp_path / "a.npz", **{"X": np.zeros((2, 5)), **arrays})
     with pytest.raises(DataError) as error:
         read_recordings(tmp_path / "a.npz")
-    assert said in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_missing_dates_in_parquet_are_named(tmp_path):

@@ -73,7 +73,7 @@ def test_a_reader_from_outside_trains_and_predicts(tmp_path):
         "main()\n"
     )
 
-    def say(*words):
+    def call(*words):
         done = subprocess.run(
             [sys.executable, "my_reader.py", *words],
             cwd=tmp_path,
@@ -84,11 +84,11 @@ def test_a_reader_from_outside_trains_and_predicts(tmp_path):
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    run = say(
+    run = call(
         "train", "a.toy", "gru", "train.steps=2", "model.hidden_size=2", "--no-page", "--json"
     )
     assert run["preparation"]["classes"] == ["a", "b"]
-    assert len(say("predict", run["run"], "a.toy", "--json")) == 12
+    assert len(call("predict", run["run"], "a.toy", "--json")) == 12
 
 
 def test_plain_sequences(tmp_path):
@@ -106,8 +106,8 @@ def test_plain_sequences(tmp_path):
     np.savez(tmp_path / "d.npz", X=np.zeros((2, 5, 2)), lengths=np.array([5, 3]))
     with pytest.raises(DataError, match="one length, got 3 to 5 steps"):
         read_sequences(tmp_path / "d.npz", 2)
-    for name, said in (("none.csv", "No such file"), ("a.xyz", r"\.xyz")):
+    for name, message in (("none.csv", "No such file"), ("a.xyz", r"\.xyz")):
         if name != "none.csv":
             (tmp_path / name).write_text("1")
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             read_sequences(tmp_path / name, 2)

@@ -41,8 +41,8 @@ def test_set_says_what_does_not_fit():
 def test_windows_are_views():
     data = SeriesSet.of([np.arange(10.0)[:, None].astype(np.float32)], targets=["x"])
     cut = data.windows(4, 3)
-    assert [one[0, 0] for one in cut.series] == [0, 3, 6]
-    assert all(np.shares_memory(one, data.series[0]) for one in cut.series)
+    assert [values[0, 0] for values in cut.series] == [0, 3, 6]
+    assert all(np.shares_memory(values, data.series[0]) for values in cut.series)
     assert cut.ids[1] == "0[3:7]"
     with pytest.raises(DataError, match="a window must have at most 10 steps"):
         data.windows(11, 1)
@@ -67,11 +67,11 @@ def test_nothing_is_on_both_sides(count, classes, copied, by, seed):
         parts = split(data, by=by, seed=seed)
     except DataError:
         return  # so much is tied together that a part stays empty
-    taken = np.concatenate(list(parts.values()))
-    assert len(set(taken.tolist())) == len(taken)
+    assigned = np.concatenate(list(parts.values()))
+    assert len(set(assigned.tolist())) == len(assigned)
     if by != "time":
-        assert sorted(taken.tolist()) == list(range(count))
-    digest = [one.tobytes() for one in series]
+        assert sorted(assigned.tolist()) == list(range(count))
+    digest = [values.tobytes() for values in series]
     for first, second in (("train", "valid"), ("train", "test"), ("valid", "test")):
         a, b = parts[first], parts[second]
         assert not {digest[i] for i in a} & {digest[i] for i in b}
@@ -136,9 +136,9 @@ def test_split_says_what_is_wrong():
 def gappy():
     random = np.random.default_rng(0)
     series = [3 + 2 * random.normal(size=(30, 3)) for _ in range(6)]
-    for one in series:
-        one[random.random(one.shape) < 0.2] = np.nan
-        one[:, 2] = 7.0
+    for values in series:
+        values[random.random(values.shape) < 0.2] = np.nan
+        values[:, 2] = 7.0
     times = [np.cumsum(random.random(30) + 0.1) for _ in range(6)]
     return SeriesSet.of(series, targets=["a", "b"] * 3, channels=["x", "y", "flat"], times=times)
 
@@ -146,15 +146,15 @@ def gappy():
 def test_preparation_is_a_plain_standardisation_of_the_training_part():
     data = gappy()
     prepared = Preparation.fit(data.take([0, 1, 2]), kind="classification")
-    seen = np.concatenate(data.series[:3]).astype(np.float64)
-    np.testing.assert_allclose(prepared.mean, np.nanmean(seen, 0)[:2], rtol=1e-6)
-    np.testing.assert_allclose(prepared.std, np.nanstd(seen, 0)[:2], rtol=1e-6)
+    training = np.concatenate(data.series[:3]).astype(np.float64)
+    np.testing.assert_allclose(prepared.mean, np.nanmean(training, 0)[:2], rtol=1e-6)
+    np.testing.assert_allclose(prepared.std, np.nanstd(training, 0)[:2], rtol=1e-6)
     assert prepared.channels == ["x", "y"]  # the constant one is left out
     raw = data.series[4]
     out = prepared.transform(raw)
     assert out.dtype == np.float32 and out.shape == (30, 2) and np.isfinite(out).all()
-    there = ~np.isnan(raw[:, 0])
-    expected = np.interp(np.arange(30), np.flatnonzero(there), raw[there, 0])
+    observed = ~np.isnan(raw[:, 0])
+    expected = np.interp(np.arange(30), np.flatnonzero(observed), raw[observed, 0])
     np.testing.assert_allclose(
         out[:, 0], (expected - prepared.mean[0]) / prepared.std[0], atol=1e-5
     )
@@ -165,17 +165,17 @@ def test_masked_stream_equals_transform():
     prepared = Preparation.fit(data, kind="classification", missing="mask", timestamps=True)
     assert prepared.input_size == 2 and prepared.needs == {"times", "observed"}
     assert data.times is not None
-    whole = prepared.prepare(data.series[1], data.times[1])
+    complete = prepared.prepare(data.series[1], data.times[1])
     stream = prepared.stream()
     ends = [1, 2, len(data.times[1])]  # two samples alone, then all others at once
     parts = [slice(*ends_of) for ends_of in zip([0, *ends], ends, strict=False)]
     rows = [stream.push(data.series[1][part], data.times[1][part]) for part in parts]
-    np.testing.assert_array_equal(whole.inputs, np.concatenate([row.inputs for row in rows]))
-    np.testing.assert_array_equal(whole.observed, np.concatenate([row.observed for row in rows]))
-    np.testing.assert_array_equal(whole.observed, ~np.isnan(data.series[1][:, :2]))
+    np.testing.assert_array_equal(complete.inputs, np.concatenate([row.inputs for row in rows]))
+    np.testing.assert_array_equal(complete.observed, np.concatenate([row.observed for row in rows]))
+    np.testing.assert_array_equal(complete.observed, ~np.isnan(data.series[1][:, :2]))
     gaps = np.concatenate([np.diff(times) for times in data.times])
     expected = (data.times[1] - data.times[1][0]) / np.median(gaps)
-    np.testing.assert_allclose(whole.times, expected)
+    np.testing.assert_allclose(complete.times, expected)
     np.testing.assert_allclose(np.cumsum(np.concatenate([row.dt for row in rows])), expected)
 
 
@@ -207,9 +207,11 @@ def test_answers_are_in_original_labels_and_units():
     assert [a["value"] for a in numbers.answer(encoded[:, None])] == pytest.approx(
         list(data.targets), abs=1e-5
     )
-    ahead = Preparation.fit(data, kind="forecast", horizon=3, forecast=["1"])
-    assert ahead.output_size == 3
-    assert ahead.answer([[0, 0, 0]])[0]["forecast"]["1"] == pytest.approx([ahead.mean[1]] * 3)
+    forecaster = Preparation.fit(data, kind="forecast", horizon=3, forecast=["1"])
+    assert forecaster.output_size == 3
+    assert forecaster.answer([[0, 0, 0]])[0]["forecast"]["1"] == pytest.approx(
+        [forecaster.mean[1]] * 3
+    )
 
 
 def test_preparation_says_what_is_wrong():

@@ -29,8 +29,8 @@ def run(monkeypatch, capsys, *words):
         main()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
 def leaking(count=24, steps=20):
@@ -204,8 +204,10 @@ def test_names_of_files_cannot_control_the_terminal(monkeypatch, capsys):
             assert character not in out or (character == "\u202e" and "--json" in words)
 
 
-@pytest.mark.parametrize(("distinct", "said"), [(1, "30 series are identical"), (2, "copies of 2")])
-def test_identical_series_are_named_as_the_cause(distinct, said):
+@pytest.mark.parametrize(
+    ("distinct", "message"), [(1, "30 series are identical"), (2, "copies of 2")]
+)
+def test_identical_series_are_named_as_the_cause(distinct, message):
     series = [np.full((5, 1), number % distinct) for number in range(30)]
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         split(SeriesSet.of(series, targets=[0, 1] * 15))

@@ -201,8 +201,8 @@ def test_repeated_time_timestamps(tmp_path):
             ("b", "2024-03-31 02:00", 7, 1),
         ]
     )
-    said = r"series 'a'.*the timestamp 2024-03-31 02:00:00.*duplicates=first or"
-    with pytest.raises(DataError, match=said):
+    message = r"series 'a'.*the timestamp 2024-03-31 02:00:00.*duplicates=first or"
+    with pytest.raises(DataError, match=message):
         read(tmp_path, table, needs_target=False)
     data = read(tmp_path, table, needs_target=False, duplicates="first")
     np.testing.assert_array_equal(data.series[0], [[1, 1], [2, np.nan]])
@@ -278,13 +278,13 @@ def test_folders_are_read_as_tables_are(tmp_path):
             text = "time;x\n1.2.2024;1,5\n2.2.2024;gone\n"
             (tmp_path / "f" / label / f"{number}.csv").write_text(text)
     data = read_recordings(tmp_path / "f", na=["gone"])
-    assert [one[0, 0] for one in data.series] == [1.5] * 4
+    assert [values[0, 0] for values in data.series] == [1.5] * 4
     assert np.diff(data.times[0]).tolist() == [86400]
 
 
-def one_long_recording(steps=2400, stretch=100):
+def one_long_recording(steps=2400, segment=100):
     random = np.random.default_rng(0)
-    state = (np.arange(steps) // stretch) % 2
+    state = (np.arange(steps) // segment) % 2
     wave = np.sin(np.arange(steps) * np.where(state, 0.3, 0.9)) + 0.3 * random.normal(size=steps)
     return pd.DataFrame({"u": wave, "state": np.where(state, "slow", "fast")})
 
@@ -304,12 +304,12 @@ def test_one_long_recording_is_cut_into_labelled_windows(tmp_path):
     steps = Recordings(str(tmp_path / "t.csv"), target="state", kind="steps")
     assert steps.kind == "steps" and len(steps.series_set) == 60
     assert not steps.preparation.each_window
-    chosen = Recordings(
+    windowed = Recordings(
         str(tmp_path / "t.csv"), target="state", kind="classification", window=100, stride=50
     )
-    assert len(chosen.series_set) == 47 and chosen.preparation.window == 100
-    given = Recordings(str(tmp_path / "t.csv"), target="state", window=100)
-    assert given.kind == "steps"
+    assert len(windowed.series_set) == 47 and windowed.preparation.window == 100
+    stepwise = Recordings(str(tmp_path / "t.csv"), target="state", window=100)
+    assert stepwise.kind == "steps"
 
 
 def test_every_window_of_a_long_recording_has_an_answer(tmp_path):
@@ -326,7 +326,7 @@ def test_every_window_of_a_long_recording_has_an_answer(tmp_path):
     assert len(outputs) == len(windows) == 50
     assert windows[-1] == slice(1950, 1990)
     labels = [answer["label"] for answer in prepared.answer(outputs)]
-    truth = [frame["state"][one].mode()[0] for one in windows]
+    truth = [frame["state"][window].mode()[0] for window in windows]
     assert np.mean(np.array(labels) == truth) > 0.9
 
 

@@ -43,14 +43,16 @@ def test_words_are_lower_case_without_line_breaks():
 
 def test_imdb_in_both_forms(tmp_path):
     imdb_half(tmp_path / "half")
-    found = read_imdb(tmp_path / "half")
-    assert list(found) == ["train"] and len(found["train"].texts) == 40
-    assert found["train"].texts[0] == f"{REVIEWS[0][0]} 0" and found["train"].labels[:2].sum() == 1
+    result = read_imdb(tmp_path / "half")
+    assert list(result) == ["train"] and len(result["train"].texts) == 40
+    assert (
+        result["train"].texts[0] == f"{REVIEWS[0][0]} 0" and result["train"].labels[:2].sum() == 1
+    )
     imdb_folders(tmp_path / "whole")
-    found = read_imdb(tmp_path / "whole")
-    assert {name: len(part.texts) for name, part in found.items()} == {"train": 12, "test": 12}
-    assert found["test"].labels.tolist() == [0] * 6 + [1] * 6
-    assert all("test" in text for text in found["test"].texts)
+    result = read_imdb(tmp_path / "whole")
+    assert {name: len(part.texts) for name, part in result.items()} == {"train": 12, "test": 12}
+    assert result["test"].labels.tolist() == [0] * 6 + [1] * 6
+    assert all("test" in text for text in result["test"].texts)
 
 
 @pytest.mark.parametrize(
@@ -70,26 +72,26 @@ def test_no_imdb_at_all(tmp_path):
 def test_identical_reviews_stay_together():
     texts = [f"review {i % 30}" for i in range(90)]
     labels = np.array([i % 30 % 2 for i in range(90)])
-    shares = {"train": 0.6, "valid": 0.2, "test": 0.2}
-    parts = divide_reviews(Reviews(texts, labels), shares, seed=1)
+    fractions = {"train": 0.6, "valid": 0.2, "test": 0.2}
+    parts = divide_reviews(Reviews(texts, labels), fractions, seed=1)
     assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(90))
-    seen = [{texts[i] for i in index} for index in parts.values()]
-    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
+    texts_of = [{texts[i] for i in index} for index in parts.values()]
+    assert not (texts_of[0] & texts_of[1] or texts_of[0] & texts_of[2] or texts_of[1] & texts_of[2])
     assert {name: len(index) for name, index in parts.items()} == {
         "train": 54, "valid": 18, "test": 18,
     }  # fmt: skip
     assert all(labels[index].mean() == 0.5 for index in parts.values())
-    other = divide_reviews(Reviews(texts, labels), shares, seed=2)
-    assert not np.array_equal(other["test"], parts["test"])
+    second = divide_reviews(Reviews(texts, labels), fractions, seed=2)
+    assert not np.array_equal(second["test"], parts["test"])
 
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_glove_in_both_forms(tmp_path, packed):
     glove(tmp_path, size=7, packed=packed)
-    found, size = read_glove(tmp_path, {"good", "nonsense"})
-    assert size == 7 and list(found) == ["good"]
+    result, size = read_glove(tmp_path, {"good", "nonsense"})
+    assert size == 7 and list(result) == ["good"]
     expected = np.random.default_rng(2).normal(size=(4, 7)).astype(np.float32)[0]
-    assert np.allclose(found["good"], expected)
+    assert np.allclose(result["good"], expected)
 
 
 def test_bad_glove(tmp_path):

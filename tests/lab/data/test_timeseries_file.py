@@ -46,7 +46,7 @@ def parse(text):
 
 def test_plain():
     data = parse(PLAIN)
-    assert [one.shape for one in data.series] == [(3, 2), (2, 2)]
+    assert [values.shape for values in data.series] == [(3, 2), (2, 2)]
     np.testing.assert_array_equal(data.series[0], [[1, 4], [2, np.nan], [np.nan, 6]])
     assert data.targets.tolist() == ["up", "down"] and data.times is None
     windows = parse(PLAIN.replace("\n", "\r\n"))
@@ -82,7 +82,7 @@ def test_channels_of_unequal_length():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "@data"),
         ("@data\n", "no series after @data"),
@@ -99,10 +99,10 @@ def test_channels_of_unequal_length():
         ("@data\n,\n:\n", "line 3"),
     ],
 )
-def test_one_sentence_for_what_is_wrong(text, said):
+def test_one_sentence_for_what_is_wrong(text, message):
     with pytest.raises(DataError) as error:
         parse(text)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -122,20 +122,20 @@ def test_ten_thousand_damaged_files():
     for _ in range(10_000):
         text = bytearray(draw.choice(EXAMPLES).encode())
         for _ in range(draw.randint(1, 6)):
-            place = draw.randrange(len(text) + 1)
+            position = draw.randrange(len(text) + 1)
             action = draw.randrange(5)
             if action == 0:
-                text[place:place] = bytes(draw.choices(signs, k=draw.randint(1, 5)))
+                text[position:position] = bytes(draw.choices(signs, k=draw.randint(1, 5)))
             elif action == 1:
-                del text[place : place + draw.randint(1, 10)]
-            elif action == 2 and place < len(text):
-                text[place] = draw.choice(signs)
+                del text[position : position + draw.randint(1, 10)]
+            elif action == 2 and position < len(text):
+                text[position] = draw.choice(signs)
             elif action == 3:
-                other = draw.choice(EXAMPLES).encode()
-                start = draw.randrange(len(other))
-                text[place:place] = other[start : start + draw.randint(1, 40)]
+                source = draw.choice(EXAMPLES).encode()
+                start = draw.randrange(len(source))
+                text[position:position] = source[start : start + draw.randint(1, 40)]
             else:
-                del text[place:]
+                del text[position:]
         try:
             data = parse_ts(bytes(text).splitlines(keepends=True))
             assert len(data) >= 1
@@ -148,11 +148,11 @@ def test_ten_thousand_damaged_files():
 def test_published_pairs(tmp_path):
     (tmp_path / "Name_TRAIN.txt").write_text("1 0.5 0.25\n2 1.5 2.5\n")
     (tmp_path / "Name_TEST.txt").write_text("1.0000e+00 3 4 NaN\n2,5,6,7\n")
-    for where in (tmp_path, tmp_path / "Name_TRAIN.txt"):
-        data = read_ucr(where)
+    for path in (tmp_path, tmp_path / "Name_TRAIN.txt"):
+        data = read_ucr(path)
         assert data.parts.tolist() == ["train", "train", "test", "test"]
         assert data.targets.tolist() == ["1", "2", "1", "2"]
-        assert [len(one) for one in data.series] == [2, 2, 2, 3]
+        assert [len(values) for values in data.series] == [2, 2, 2, 3]
     with pytest.raises(DataError, match="Name_TRAIN"):
         read_ucr(tmp_path / "Name_TEST.txt")
 
@@ -187,8 +187,8 @@ def test_damaged_files_of_the_other_forms(suffix, tmp_path):
     for _ in range(500):
         text = bytearray(example.encode())
         for _ in range(draw.randint(1, 4)):
-            place = draw.randrange(len(text) + 1)
-            text[place : place + draw.randint(0, 3)] = bytes(
+            position = draw.randrange(len(text) + 1)
+            text[position : position + draw.randint(0, 3)] = bytes(
                 draw.choices(list(b"@,'?\"\\\n e1\x00\xff"), k=draw.randint(0, 3))
             )
         path.write_bytes(bytes(text))

@@ -67,13 +67,13 @@ def processes():
 
 def process(processes, path, trials, plan=PLAN, url=None):
     """Start one."""
-    one = processes.Process(target=take_part, args=(path, plan, trials, url))
-    one.start()
-    return one
+    worker = processes.Process(target=take_part, args=(path, plan, trials, url))
+    worker.start()
+    return worker
 
 
-def said(capsys, *words, code=0):
-    """Return what a command prints."""
+def run_command(capsys, *words, code=0):
+    """Run a command and return its output."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
         patch.setattr(sys, "argv", ["undamped", *words])
         cli.main()
@@ -87,8 +87,8 @@ def weights(folder, number):
 
 def assert_same(first, second, trials):
     for number in range(trials):
-        one, other = weights(first, number), weights(second, number)
-        assert all(torch.equal(one[name], other[name]) for name in one)
+        actual, expected = weights(first, number), weights(second, number)
+        assert all(torch.equal(actual[name], expected[name]) for name in actual)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_what_does_not_vary_is_a_value(value):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("5..1", "from its lower to its upper end"),
         ("0..1:log", "a range above zero"),
@@ -138,16 +138,16 @@ def test_what_does_not_vary_is_a_value(value):
         ("a,", "two or more"),
     ],
 )
-def test_what_cannot_be_a_range_is_refused(text, said):
-    with pytest.raises(OptionError, match=said):
+def test_what_cannot_be_a_range_is_refused(text, message):
+    with pytest.raises(OptionError, match=message):
         read_space("model.dt", text)
 
 
 def test_words_become_a_plan():
-    asked = read_sweep(WORDS, None, 6, "random", "none")
+    requested = read_sweep(WORDS, None, 6, "random", "none")
     space = {"train.learning_rate": "1e-3..1e-1:log", "model.bias": "true,false"}
-    assert asked.plan == replace(PLAN, space=space)
-    assert asked.trials == 6
+    assert requested.plan == replace(PLAN, space=space)
+    assert requested.trials == 6
 
 
 def test_a_file_says_the_same_as_words(tmp_path):
@@ -158,12 +158,12 @@ def test_a_file_says_the_same_as_words(tmp_path):
         '[sweep]\ntrials = 6\nsampler = "random"\npruner = "none"\n'
         '"train.learning_rate" = "1e-3..1e-1:log"\n[sweep.model]\nbias = [true, false]\n'
     )
-    asked = read_sweep([], path, None, None, None)
-    assert (asked.plan, asked.trials) == (PLAN, 6)
+    requested = read_sweep([], path, None, None, None)
+    assert (requested.plan, requested.trials) == (PLAN, 6)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["adding", "rnn"], "at least one setting that varies"),
         (["adding", "model.hidden_size=4,8"], "a task and a model"),
@@ -174,8 +174,8 @@ def test_a_file_says_the_same_as_words(tmp_path):
         (["adding", "rnn", "model.hidden_size=4,8", "model.nonsense=1"], "nonsense"),
     ],
 )
-def test_bad_settings_are_refused_before_the_first_trial(words, said):
-    with pytest.raises(UndampedError, match=said):
+def test_bad_settings_are_refused_before_the_first_trial(words, message):
+    with pytest.raises(UndampedError, match=message):
         read_sweep(words, None, None, None, None)
 
 
@@ -193,34 +193,34 @@ def test_a_grid_is_gone_through_once():
 
 def test_trials_are_ordinary_runs(undisturbed):
     _, trials = undisturbed
-    assert [one.number for one in trials] == list(range(6))
-    assert {one.state for one in trials} == {"finished"}
-    assert len({one.settings["train.learning_rate"] for one in trials}) == 6
-    for one in trials:
-        run = Run.open(one.run)
-        assert run.settings["train"]["learning_rate"] == one.settings["train.learning_rate"]
-        assert run.result["valid"]["mse"] == one.value
+    assert [trial.number for trial in trials] == list(range(6))
+    assert {trial.state for trial in trials} == {"finished"}
+    assert len({trial.settings["train.learning_rate"] for trial in trials}) == 6
+    for trial in trials:
+        run = Run.open(trial.run)
+        assert run.settings["train"]["learning_rate"] == trial.settings["train.learning_rate"]
+        assert run.result["valid"]["mse"] == trial.value
         assert run.model() is not None
 
 
 def test_best_settings_are_a_file_that_train_takes(undisturbed, tmp_path, capsys):
     folder, trials = undisturbed
-    best = min(trials, key=lambda one: one.value)
+    best = min(trials, key=lambda trial: trial.value)
     stored = tomllib.loads((folder.path / "best.toml").read_text())
     assert stored["train"]["learning_rate"] == best.settings["train.learning_rate"]
     command = ["train", "--config", str(folder.path / "best.toml"), "--out", str(tmp_path)]
-    told = json.loads(said(capsys, *command, "--no-page", "--json").out)
-    assert told["result"]["valid"]["mse"] == best.value
+    report = json.loads(run_command(capsys, *command, "--no-page", "--json").out)
+    assert report["result"]["valid"]["mse"] == best.value
 
 
 def test_more_trials_may_be_wanted_later_and_choose_something_new(undisturbed, tmp_path):
     _, trials = undisturbed
-    other = begin(tmp_path / "later")
-    assert len(sweep(other, 2)) == 2
-    assert len(sweep(other, 3)) == 3
-    again = sweep(other, 3)
-    assert [one.settings for one in again] == [one.settings for one in trials[:3]]
-    assert [one.value for one in again] == [one.value for one in trials[:3]]
+    second = begin(tmp_path / "later")
+    assert len(sweep(second, 2)) == 2
+    assert len(sweep(second, 3)) == 3
+    repeated = sweep(second, 3)
+    assert [trial.settings for trial in repeated] == [trial.settings for trial in trials[:3]]
+    assert [trial.value for trial in repeated] == [trial.value for trial in trials[:3]]
 
 
 def test_another_plan_is_refused(undisturbed):
@@ -246,36 +246,36 @@ def test_failures_are_told_and_a_hopeless_sweep_ends(tmp_path):
     with pytest.raises(UndampedError, match="step"):
         sweep(begin(tmp_path / "bad", plan), 5)
     folder = SweepFolder.open(tmp_path / "bad")
-    found = open_study(folder).get_trials()
-    assert [one.state.name for one in found] == ["FAIL"] * 3
+    stored = open_study(folder).get_trials()
+    assert [trial.state.name for trial in stored] == ["FAIL"] * 3
 
 
 def test_the_command_shows_tells_and_draws(undisturbed, capsys):
     folder, trials = undisturbed
-    told = json.loads(said(capsys, "sweep", "show", str(folder.path), "--json").out)
-    assert [one["value"] for one in told["trials"]] == [one.value for one in trials]
-    assert set(told["importances"]) == set(PLAN.space)
+    report = json.loads(run_command(capsys, "sweep", "show", str(folder.path), "--json").out)
+    assert [trial["value"] for trial in report["trials"]] == [trial.value for trial in trials]
+    assert set(report["importances"]) == set(PLAN.space)
     page = (folder.path / "sweep.html").read_text()
     for title in ("History", "Importance", "All settings together"):
         assert title in page
-    shown = said(capsys, "sweep", "show", str(folder.path)).out
-    assert "best.toml" in shown and "train.learning_rate" in shown
-    refused = said(capsys, "sweep", "show", "nowhere", code=2).err
+    screen = run_command(capsys, "sweep", "show", str(folder.path)).out
+    assert "best.toml" in screen and "train.learning_rate" in screen
+    refused = run_command(capsys, "sweep", "show", "nowhere", code=2).err
     assert "No such folder: nowhere" in refused and len(refused.strip().splitlines()) == 1
 
 
 def test_compared_models_are_tuned_alike(tmp_path, capsys):
     words = [word for word in WORDS if ".." not in word and "," not in word]
     command = ["compare", words[0], "rnn", "irnn", *words[2:], "--sweep", "2", "--json"]
-    told = json.loads(said(capsys, *command, "--out", str(tmp_path)).out)
-    for row in told["models"]:
-        chosen = row["sweep"]["settings"]["train.learning_rate"]
+    report = json.loads(run_command(capsys, *command, "--out", str(tmp_path)).out)
+    for row in report["models"]:
+        selected = row["sweep"]["settings"]["train.learning_rate"]
         assert row["sweep"]["trials"] == 2
-        assert Run.open(row["runs"][0]).settings["train"]["learning_rate"] == chosen
-    own = ["compare", "adding", "rnn", "irnn", *words[2:], "rnn.hidden_size=2,3", "--sweep", "2"]
-    told = json.loads(said(capsys, *own, "--json", "--out", str(tmp_path / "own")).out)
-    assert set(told["models"][0]["sweep"]["settings"]) == {"model.hidden_size"}
-    assert "nothing to tune" in told["models"][1]["sweep"]["words"]
+        assert Run.open(row["runs"][0]).settings["train"]["learning_rate"] == selected
+    command = [*command[:4], *words[2:], "rnn.hidden_size=2,3", "--sweep", "2", "--json"]
+    report = json.loads(run_command(capsys, *command, "--out", str(tmp_path / "own")).out)
+    assert set(report["models"][0]["sweep"]["settings"]) == {"model.hidden_size"}
+    assert "nothing to tune" in report["models"][1]["sweep"]["words"]
 
 
 # Several processes, any of which may die
@@ -285,14 +285,14 @@ def test_processes_share_the_work_and_one_that_is_killed_loses_nothing(
     undisturbed, processes, tmp_path
 ):
     folder = begin(tmp_path / "two")
-    victim, other = (process(processes, folder.path, 6) for _ in range(2))
+    victim, second = (process(processes, folder.path, 6) for _ in range(2))
     _kill_while_it_trains(folder, victim)
-    other.join()
-    assert other.exitcode == 0
+    second.join()
+    assert second.exitcode == 0
     trials = sweep(folder, 6)
-    assert [one.number for one in trials] == list(range(6))
-    assert {one.state for one in trials} == {"finished"}
-    assert [one.value for one in trials] == [one.value for one in undisturbed[1]]
+    assert [trial.number for trial in trials] == list(range(6))
+    assert {trial.state for trial in trials} == {"finished"}
+    assert [trial.value for trial in trials] == [trial.value for trial in undisturbed[1]]
     assert sum(1 for _ in folder.path.glob("trials/*/*/run.json")) == 6
     assert_same(folder, undisturbed[0], 6)
 
@@ -311,12 +311,12 @@ def test_a_trial_that_was_begun_and_never_trained_is_taken_up(undisturbed, tmp_p
     study = open_study(folder)
     study.ask()  # somebody began it, and ended before choosing anything
     trials = sweep(folder, 2)
-    assert [one.number for one in trials] == [0, 1]
-    assert all(set(one.settings) == set(PLAN.space) for one in trials)
+    assert [trial.number for trial in trials] == [0, 1]
+    assert all(set(trial.settings) == set(PLAN.space) for trial in trials)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda lines: lines[0].replace(b"{", b"["), "line 1 is damaged"),
         (lambda lines: lines[0] + b"\xff\xfe\n", "line 2 is damaged"),
@@ -325,12 +325,12 @@ def test_a_trial_that_was_begun_and_never_trained_is_taken_up(undisturbed, tmp_p
         (lambda lines: lines[0].replace(b"sweep", b"swoop"), "Optuna cannot read it"),
     ],
 )
-def test_a_damaged_journal_is_refused(tmp_path, change, told):
+def test_a_damaged_journal_is_refused(tmp_path, change, message):
     folder = begin(tmp_path / "sweep")
     open_study(folder)
     journal = folder.path / "journal.log"
     journal.write_bytes(change(journal.read_bytes().splitlines(keepends=True)))
-    with pytest.raises(RunError, match=told):
+    with pytest.raises(RunError, match=message):
         open_study(folder)
 
 
@@ -365,7 +365,7 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch, capsys):
         raise OSError(28, "No space left on device", "journal.log")
 
     monkeypatch.setattr("optuna.storages.journal.JournalFileBackend.append_logs", full)
-    refused = said(capsys, "sweep", *WORDS, "--out", str(tmp_path / "full"), code=2).err
+    refused = run_command(capsys, "sweep", *WORDS, "--out", str(tmp_path / "full"), code=2).err
     assert len(refused.strip().splitlines()) == 1 and "No space left" in refused
 
 
@@ -398,7 +398,7 @@ def test_a_grid_is_not_for_several_machines(tmp_path):
 def test_a_trial_without_a_folder_is_found_by_whoever_began_it(undisturbed, tmp_path, monkeypatch):
     """A process may end between the first line in a database and the first on disk."""
     url = f"sqlite:///{tmp_path}/trials.db"
-    folder, other = (begin(tmp_path / name / "same", url=url) for name in ("mine", "other"))
+    folder, second = (begin(tmp_path / name / "same", url=url) for name in ("mine", "other"))
 
     def killed(*_):
         raise KeyboardInterrupt
@@ -407,23 +407,23 @@ def test_a_trial_without_a_folder_is_found_by_whoever_began_it(undisturbed, tmp_
         patch.setattr(_Worker, "_lock", killed)
         sweep(folder, 2, url=url)
     assert not list((folder.path / "trials").iterdir())
-    assert [one.state for one in sweep(other, 2, url=url)] == ["running", "finished"]
+    assert [trial.state for trial in sweep(second, 2, url=url)] == ["running", "finished"]
     trials = sweep(folder, 2, url=url)
-    assert [one.state for one in trials] == ["finished", "finished"]
-    assert [one.settings for one in trials] == [one.settings for one in undisturbed[1][:2]]
+    assert [trial.state for trial in trials] == ["finished", "finished"]
+    assert [trial.settings for trial in trials] == [trial.settings for trial in undisturbed[1][:2]]
 
 
 @pytest.fixture(scope="module")
 def database():
     """A PostgreSQL of one's own, for as long as the tests need it."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not found:
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not installed:
         pytest.skip("no PostgreSQL is installed")
     # Not below pytest's folders, into which another user may not look.
     with tempfile.TemporaryDirectory(prefix="undamped-database-") as folder:
-        place = Path(folder)
-        place.chmod(0o777)
-        programs, data = found[-1].parent, place / "data"
+        path = Path(folder)
+        path.chmod(0o777)
+        programs, data = installed[-1].parent, path / "data"
         me = getpass.getuser()
         # Where root's programs are is not on every path.
         switch = shutil.which("runuser") or "/usr/sbin/runuser"
@@ -432,10 +432,10 @@ def database():
         quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         initdb = [programs / "initdb", "--no-sync", "--no-locale", "-E", "UTF8", "-A", "trust"]
         subprocess.run([*as_other, *initdb, "-D", data], **quiet)
-        options = f"-c listen_addresses='' -c unix_socket_directories={place} -c fsync=off"
+        options = f"-c listen_addresses='' -c unix_socket_directories={path} -c fsync=off"
         control = [*as_other, programs / "pg_ctl", "-D", data]
         subprocess.run([*control, "-w", "-o", options, "start"], **quiet)
-        yield f"postgresql://{user}@/postgres?host={place}"
+        yield f"postgresql://{user}@/postgres?host={path}"
         subprocess.run([*control, "-w", "-m", "immediate", "stop"], **quiet)
 
 
@@ -452,11 +452,11 @@ def test_machines_may_begin_at_the_same_moment(database, tmp_path):
 
 def test_a_database_serves_as_well(undisturbed, processes, database, tmp_path):
     folder = begin(tmp_path / "shared", url=database)
-    victim, other = (process(processes, folder.path, 4, url=database) for _ in range(2))
+    victim, second = (process(processes, folder.path, 4, url=database) for _ in range(2))
     _kill_while_it_trains(folder, victim)
-    other.join()
-    assert other.exitcode == 0
+    second.join()
+    assert second.exitcode == 0
     trials = sweep(folder, 4, url=database)
-    assert [one.number for one in trials] == list(range(4))
-    assert {one.state for one in trials} == {"finished"}
+    assert [trial.number for trial in trials] == list(range(4))
+    assert {trial.state for trial in trials} == {"finished"}
     assert_same(folder, undisturbed[0], 4)

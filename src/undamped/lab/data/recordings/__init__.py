@@ -1,1 +1,1 @@
-"""Recordings of one's own: read, split, prepared, checked."""
+"""Recordings of the user: read, split, prepared, checked."""

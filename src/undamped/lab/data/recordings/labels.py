@@ -12,7 +12,7 @@ Targets = np.ndarray | list[np.ndarray]
 
 
 def label_of(value: Any) -> str:
-    """Return a label as text: whole numbers without a decimal point."""
+    """Return a label as text: integers without a decimal point."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and value.is_integer():

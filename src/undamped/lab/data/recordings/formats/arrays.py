@@ -49,12 +49,7 @@ def read_arrays(path: str | Path, *, in_memory: int = IN_MEMORY) -> SeriesSet:
     if "times" in arrays and arrays["times"].dtype.kind not in "iufb":
         raise DataError(f"{path}: times must be numbers, got {arrays['times'].dtype}.")
     values = arrays["x"][:, :, None] if arrays["x"].ndim == 2 else arrays["x"]
-    if values.ndim != 3 or not values.nbytes:
-        raise _shape_error(path, "X", _SHAPE, values)
-    lengths = np.full(len(values), values.shape[1])
-    if "lengths" in arrays:
-        lengths = _check_lengths(path, arrays["lengths"], values)
-    series = [as_numbers(x[:n], f"{path}: X") for x, n in zip(values, lengths, strict=True)]
+    series = _cut_series(path, values, arrays.get("lengths"))
     names = arrays.get("channels")
     channels = [str(name) for name in (range(values.shape[2]) if names is None else names)]
     times = arrays.get("times")
@@ -146,7 +141,12 @@ def _plain(array: Any) -> np.ndarray:
     return array
 
 
-def _check_lengths(path: Path, lengths: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _cut_series(path: Path, values: np.ndarray, lengths: np.ndarray | None) -> list[np.ndarray]:
+    """Return the series of X (series, time, channels), without their padding."""
+    if values.ndim != 3 or not values.nbytes:
+        raise _shape_error(path, "X", _SHAPE, values)
+    if lengths is None:
+        return list(as_numbers(values, f"{path}: X"))
     if lengths.shape != (len(values),):
         raise _shape_error(path, "lengths", f"({len(values)},)", lengths)
     if lengths.dtype.kind not in "iu":
@@ -157,7 +157,7 @@ def _check_lengths(path: Path, lengths: np.ndarray, values: np.ndarray) -> np.nd
             f"{path}: lengths must be from 1 to {values.shape[1]}, got {lengths[bad[0]]} for "
             f"series {bad[0]}."
         )
-    return lengths
+    return [as_numbers(x[:n], f"{path}: X") for x, n in zip(values, lengths, strict=True)]
 
 
 def _cut(path: Path, name: str, array: np.ndarray, series: list[Any]) -> list[np.ndarray]:

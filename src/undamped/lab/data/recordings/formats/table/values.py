@@ -86,7 +86,7 @@ def _number(value: Any, decimal: str) -> float:
         return float(value)
     except (TypeError, ValueError):
         return np.nan
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # an integer beyond all floats
         return np.inf
 
 
