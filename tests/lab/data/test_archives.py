@@ -136,6 +136,13 @@ def test_header_that_asks_for_gigabytes_is_refused(tmp_path):
     refused(tmp_path, "a.tgz", gzip.compress(header + b"\0" * 4096))
 
 
+def test_a_debian_header_that_asks_for_gigabytes_is_refused(tmp_path):
+    content = deb_bytes(lzma.compress(tar_bytes(GOOD, mode="w"))[:-9])
+    size = str(len(lzma.compress(tar_bytes(GOOD, mode="w"))) - 9).encode().ljust(10)
+    assert size in content
+    refused(tmp_path, "a.deb", content.replace(size, b"9999999999"))
+
+
 def test_gz_inside_that_grows_past_the_limit(tmp_path):
     bomb = tar_member("f.gz", gzip.compress(b"\0" * 1_000_000))
     archive = tmp_path / "a.tar"

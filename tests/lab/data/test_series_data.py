@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from undamped._base.errors import DataError, OptionError, ShapeError, UnknownNameError
+from undamped.lab.data.recordings.alarm import Alarm
+from undamped.lab.data.recordings.bands import Bands
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.data.recordings.splits import choose, hash_of, split
@@ -191,6 +193,18 @@ def test_gaps_are_filled_along_lines_in_time():
 def test_preparation_survives_json():
     prepared = Preparation.fit(gappy(), kind="classification", timestamps=True)
     assert Preparation.from_dict(json.loads(json.dumps(prepared.to_dict()))) == prepared
+
+
+def test_stored_fields_of_earlier_versions_are_read():
+    alarm = Alarm("ill", 0.4, 0.95, 1.0, 0.5, (2, 2))
+    stored = alarm.to_dict()
+    assert Alarm.from_dict(json.loads(json.dumps(stored))) == alarm
+    stored["wanted"] = stored.pop("target")
+    assert Alarm.from_dict(stored) == alarm
+    bands = Bands([0.1, 0.9], [[[-1.0, 1.0]]], 9, mean=[3.0], std=[2.0])
+    stored = bands.to_dict()
+    stored["zero"], stored["one"] = stored.pop("mean"), stored.pop("std")
+    assert Bands.from_dict(stored) == bands
 
 
 def test_answers_are_in_original_labels_and_units():

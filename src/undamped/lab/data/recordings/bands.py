@@ -169,7 +169,7 @@ class Bands:
         """
         values, target = self._to_scale(_with_levels(forecasts)), self._to_scale(truth[..., None])
         levels, offsets = np.array(self.levels), np.array(self.offsets)
-        reach = rate * (offsets[..., -1:] - offsets[..., :1])
+        reach = rate * self._widths
         bounds = np.zeros((*truth.shape, len(levels)))
         order = np.argsort(begins, kind="stable")
         horizon = truth.shape[1]
@@ -194,16 +194,18 @@ class Bands:
 
     def moved_since(self, before: Bands) -> np.ndarray:
         """Return the mean movement of each bound as a fraction of the width, (levels,)."""
-        start = np.array(before.offsets)
-        width = start[..., -1:] - start[..., :1]
-        moved = (np.array(self.offsets) - start) / np.where(width > 0, width, np.inf)
-        return moved.mean((0, 1))
+        widths = np.where(before._widths > 0, before._widths, np.inf)
+        return ((np.array(self.offsets) - np.array(before.offsets)) / widths).mean((0, 1))
 
     def moved(self, fractions: np.ndarray) -> Bands:
         """Return bands whose bounds are moved by fractions (levels,) of their width."""
+        return replace(self, offsets=(np.array(self.offsets) + fractions * self._widths).tolist())
+
+    @property
+    def _widths(self) -> np.ndarray:
+        """The distance between the outermost bounds, (horizon, channels, 1)."""
         offsets = np.array(self.offsets)
-        width = offsets[..., -1:] - offsets[..., :1]
-        return replace(self, offsets=(offsets + fractions * width).tolist())
+        return offsets[..., -1:] - offsets[..., :1]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for run.json."""

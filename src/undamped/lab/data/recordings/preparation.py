@@ -160,12 +160,8 @@ class Preparation:
     @property
     def needs(self) -> frozenset[Use]:
         """The fields of a batch, besides its inputs, that a model has to use."""
-        needs: set[Use] = set()
-        if self.timestamps:
-            needs.add("times")
-        if self.missing == "mask":
-            needs.add("observed")
-        return frozenset(needs)
+        uses: dict[Use, bool] = {"times": self.timestamps, "observed": self.missing == "mask"}
+        return frozenset(name for name, used in uses.items() if used)
 
     @property
     def at_times(self) -> bool:
