@@ -65,7 +65,7 @@ class Bands:
         >>> errors = np.random.default_rng(0).normal(size=(999, 1, 1))
         >>> bands = Bands.fit(np.zeros((999, 1, 1)), errors, (0.1, 0.9))
         >>> [round(float(bound), 1) for bound in bands.around(np.zeros((1, 1, 1))).ravel()]
-        [-1.3, 1.3]
+        [-1.3, 1.2]
     """
 
     levels: list[float]
