@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from undamped import _index
 from undamped._base.checked import check_constructor
 from undamped._base.errors import OptionError
-from undamped._base.options import check, options_of, refuse_unknown, unknown_name
+from undamped._base.options import check, unknown_name
 from undamped._base.source import OWN, Source, source_of_module
 
 T = TypeVar("T")
@@ -111,11 +111,7 @@ class Registry(Generic[T]):
     def build(self, name: str, **options: Any) -> Any:
         """Build the entry called `name`; unknown options and wrong values are refused."""
         entry: Any = self[name]
-        if not self.checked:
-            return entry(**check(name, entry, options))
-        # A misspelt option first: Python would report the required one that is missing.
-        refuse_unknown(entry.__name__, options, list(options_of(entry)))
-        return entry(**options)
+        return entry(**(options if self.checked else check(name, entry, options)))
 
 
 def _module_of(entry: Any) -> str:
