@@ -19,8 +19,7 @@ from typer.testing import CliRunner
 
 from undamped._base.contract import NO_TARGETS, Batch, Clock, StateSpace, TaskShape
 from undamped._base.errors import OptionError, ShapeError
-from undamped._base.registry import models, tasks
-from undamped._base.source import OWN
+from undamped._base.registry import LIBRARY, models, tasks
 from undamped.analysis import gradient_flow
 from undamped.lab import cli
 from undamped.lab.tasks import optional
@@ -51,7 +50,7 @@ def toys(monkeypatch):
     for registry, members in ((tasks, TOYS), (models, TOY_MODELS)):
         isolate(monkeypatch, registry)
         registry._entries.update(members)
-        registry._sources.update(dict.fromkeys(members, OWN))
+        registry._sources.update(dict.fromkeys(members, LIBRARY))
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import pytest
 import undamped
 from undamped._base.errors import OptionError
 from undamped._base.index import STUBS, stub_text
-from undamped._base.registry import Registry, models
-from undamped._base.source import OWN
+from undamped._base.registry import LIBRARY, Registry, models
 
 
 def fresh(code: str) -> str:
@@ -116,7 +115,7 @@ def test_a_registry_imports_the_module_of_a_name_and_no_other(tmp_path, monkeypa
         f"from undamped._base.registry import Registry\nletters = Registry('letter', {index})\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("undamped._base.registry.source_of_module", lambda module: OWN)
+    monkeypatch.setattr("undamped._base.registry.source_of_module", lambda module: LIBRARY)
     letters = importlib.import_module("letters").letters
     assert list(letters) == ["alpha", "beta"] and "beta" in letters and len(letters) == 2
     assert letters.name_of(letters["beta"]) == "beta"
