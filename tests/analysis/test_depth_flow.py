@@ -95,7 +95,7 @@ def test_what_depth_does_to_gradients_in_closed_form():
     quantiles = np.quantile(np.exp(-0.3 * left), [0.05, 0.95])
     assert found.spread == pytest.approx(quantiles[1] / quantiles[0], rel=1e-6)
     # Both parts of the field commute with it: the parameters' share is the same all along.
-    assert found.share_spread == pytest.approx(1.0, abs=1e-6)
+    assert found.contribution_spread == pytest.approx(1.0, abs=1e-6)
     assert found.coherence == pytest.approx(1.0, abs=1e-9)
     np.testing.assert_allclose(found.cosines, 1.0, atol=1e-9)
     assert all(parameter.requires_grad for parameter in flow.parameters())

@@ -8,7 +8,7 @@ from torch import nn
 import undamped
 from undamped._base.errors import OptionError, ShapeError
 from undamped.analysis import gradient_flow
-from undamped.analysis.core.trend import log_trend
+from undamped.analysis.core.statistics import log_trend
 from undamped.analysis.gradient_flow import judge, memory_horizon
 
 STEPS = 70  # more than two chunks, and not a multiple of one

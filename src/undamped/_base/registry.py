@@ -174,7 +174,7 @@ def definition_of(entry: Any) -> Any:
 
 
 def _load_third_party() -> None:
-    # Imported by name, since that module imports this one.
+    # Imported by name, because that module imports this one.
     importlib.import_module("undamped._base.plugins").load_everything()
 
 
