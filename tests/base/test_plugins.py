@@ -213,10 +213,28 @@ def test_a_run_of_a_program_says_where_its_task_was(alone, tmp_path):
         Run.open(run.path).task()
 
 
+PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "extending.md").read_text()
+
+
+def file_of_the_page(name):
+    (text,) = re.findall(rf'^```python title="{name}"\n(.*?)^```', PAGE, re.M | re.S)
+    return text
+
+
+def test_the_tests_of_the_page_pass(tmp_path):
+    for name in ("my_members.py", "test_my_members.py"):
+        (tmp_path / name).write_text(file_of_the_page(name))
+    source = Path(plugins.__file__).parents[2]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_members.py"]
+    environment = {**os.environ, "PYTHONPATH": str(source), plugins.VARIABLE: ""}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
+
+
 def test_the_page_about_members_of_your_own_is_true(tmp_path):
     """Its file is written and its commands are run, in processes of their own."""
-    page = (Path(__file__).parents[2] / "docs" / "tutorials" / "extending.md").read_text()
-    (members,) = re.findall(r'^```python title="my_members.py"\n(.*?)^```', page, re.M | re.S)
+    page, members = PAGE, file_of_the_page("my_members.py")
     (commands,) = re.findall(r"^```console\n(.*?)^```", page, re.M | re.S)
     (tmp_path / "my_members.py").write_text(members)
     lines = ["ab"[i % 2] + "".join(f" {(i * j) % 7}" for j in range(6)) for i in range(12)]

@@ -1,0 +1,12 @@
+"""What every solver declares, measured: order, symmetries, inverse and promises."""
+
+import pytest
+
+from undamped._base.registry import solvers
+from undamped.testing import SOLVER_CHECKS
+
+
+@pytest.mark.parametrize("name", list(solvers))
+@pytest.mark.parametrize("check", SOLVER_CHECKS)
+def test_solver(name, check):
+    SOLVER_CHECKS[check](solvers[name])
