@@ -64,10 +64,25 @@ LOADED = "; import sys; print(sum(name.startswith('undamped') for name in sys.mo
             "undamped.odeint(lambda t, y: -y, torch.ones(2), torch.arange(2.0), method='dopri5')",
             100,
         ),
+        (
+            "import numpy as np, undamped; x = np.random.default_rng(0).normal(size=(20, 30, 1)); "
+            "undamped.SequenceClassifier('bank').fit(x, np.arange(20) % 2)",
+            150,
+        ),
     ],
 )
 def test_a_look_up_imports_little(program, most):
     assert int(fresh(program + LOADED)) <= most
+
+
+def test_help_imports_neither_torch_nor_numpy():
+    program = (
+        "import runpy, sys\nsys.argv = ['undamped', '--help']\n"
+        "try:\n    runpy.run_module('undamped', run_name='__main__')\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "print({'torch', 'numpy', 'numba'} & set(sys.modules))"
+    )
+    assert fresh(program).splitlines()[-1] == "set()"
 
 
 def test_a_misspelt_name_imports_nothing():

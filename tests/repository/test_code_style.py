@@ -112,7 +112,12 @@ def complexity(function):
 
 
 def parameters(function):
-    """Return the number of parameters of a function, without `self` and `cls`."""
+    """Return the number of parameters of a function, without `self` and `cls`.
+
+    Constructors declare the options of users, and solvers have the interface of torchdiffeq.
+    """
+    if function.name in ("__init__", "solve") or function.name.startswith("odeint"):
+        return 0
     arguments = function.args
     every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     return sum(argument.arg not in ("self", "cls") for argument in every)

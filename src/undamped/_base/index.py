@@ -25,7 +25,8 @@ REGISTRIES = {
     "READERS": (registry.readers, ("undamped.lab.data.recordings.formats",)),
 }
 STUBS = tuple(
-    f"undamped{package}" for package in ("", ".nn", ".ode", ".kernels", ".models", ".lab.tasks")
+    f"undamped{package}"
+    for package in ("", ".nn", ".ode", ".kernels", ".models", ".parametrizations", ".lab.tasks")
 )
 NOTE = "Written by `python -m undamped._base.index`; do not edit."
 
