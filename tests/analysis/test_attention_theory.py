@@ -16,7 +16,7 @@ from undamped.analysis import (
     step_drift,
     uniform_attention_gradient,
 )
-from undamped.nn.bases.cell import Cell
+from undamped.nn import Cell
 
 
 class Linear(Cell):

@@ -9,8 +9,8 @@ import undamped
 from undamped._base.errors import OptionError
 from undamped.analysis import depth_flow, gradient_preservation
 from undamped.analysis.depth_flow import flows_in_depth
-from undamped.models.point_model import PointModel
-from undamped.ode.flows.neural_ode import NeuralODE
+from undamped.models import PointModel
+from undamped.ode import NeuralODE
 
 
 class LinearField(nn.Module):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import undamped
-from undamped.analysis.promises import measure
+from undamped.analysis import measure
 
 ISOMETRIC = ["exprnn", "scornn", "ornn", "urnn", "full-capacity-urnn", "eurnn", "goru"]
 

@@ -26,8 +26,8 @@ from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import known_answers
 from undamped.lab.training import Run, fit
 from undamped.lab.training.evaluation import evaluate
+from undamped.models import SequenceModel
 from undamped.models.for_task import check_options, model_for
-from undamped.models.sequence_model import SequenceModel
 
 QUICK = {"steps": 40, "batch_size": 8, "learning_rate": 0.03, "validate_every": 20}
 TOYS = {

@@ -6,7 +6,8 @@ import pytest
 from member_groups import CELLS, STAMPED
 
 from undamped._base.registry import models
-from undamped.testing.models import MODEL_CHECKS, example_inputs, small_model
+from undamped.testing import MODEL_CHECKS
+from undamped.testing.models import example_inputs, small_model
 
 LIBRARY = [name for name, module in models.index.items() if not module.startswith("undamped.lab.")]
 MODELS = [name for name in LIBRARY if name not in (*CELLS, *STAMPED)]

@@ -11,8 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import undamped
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import models
-from undamped.nn import Cell, in_chunks
-from undamped.nn.recurrent import Recurrent
+from undamped.nn import Cell, Recurrent, in_chunks
 from undamped.testing import (
     NETWORK_CHECKS,
     assert_same,

@@ -14,7 +14,7 @@ from undamped._base.docstrings import sections
 from undamped._base.options import options_of
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models, solvers
-from undamped.analysis.promises import measure
+from undamped.analysis import measure
 
 OTHERS = [*OF_VECTORS, *WHOLE, *STAMPED]
 MOTIONS = [{"hidden_size": 4, "motion": m} for m in ("constant", "bounded", "isospectral")]

@@ -7,7 +7,7 @@ from torch import nn
 import undamped
 from undamped._base.registry import models, solvers, tasks
 from undamped.extend import Cell, Kind, Promise, RungeKutta
-from undamped.lab.tasks.adding import Adding
+from undamped.lab.tasks import Adding
 from undamped.testing import check_cell, check_model, check_solver, check_task
 
 

@@ -10,7 +10,7 @@ import undamped
 from models.test_motion_oracles import compare, made, perceptron, slope, states
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.errors import NonFiniteError, OptionError
-from undamped.analysis.promises import measure
+from undamped.analysis import measure
 from undamped.lab.training import fit
 from undamped.models.physics.state_model import shape_of
 

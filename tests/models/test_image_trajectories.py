@@ -11,7 +11,7 @@ import undamped
 from models.test_motion_oracles import leapfrog, perceptron, slope
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, ShapeError
-from undamped.analysis.promises import measure
+from undamped.analysis import measure
 from undamped.lab.instruments.films import films
 from undamped.lab.tasks.physics.pendulum_pictures import angle_of, draw
 from undamped.lab.training import fit

@@ -8,7 +8,7 @@ import undamped
 from models.test_motion_oracles import compare, made, slope, states
 from undamped._base.contract import Batch, StateSpace
 from undamped._base.errors import NonFiniteError, OptionError
-from undamped.analysis.promises import measure
+from undamped.analysis import measure
 from undamped.lab.tasks.physics.links import angles_of, plane_of
 from undamped.lab.training import fit
 from undamped.models.physics.fields import LagrangianField

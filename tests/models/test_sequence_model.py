@@ -6,8 +6,7 @@ import torch
 import undamped
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, ShapeError
-from undamped.models.encoder_decoder import Decoder, EncoderDecoder
-from undamped.models.sequence_model import SequenceModel
+from undamped.models import Decoder, EncoderDecoder, SequenceModel
 
 LENGTHS = torch.tensor([6, 2, 4])
 

@@ -15,8 +15,8 @@ from undamped._base.errors import OptionError
 from undamped._base.registry import models
 from undamped.kernels.coupled import operator as coupled_operator
 from undamped.kernels.memory import operator as memory_operator
+from undamped.nn import Recurrent
 from undamped.nn.bases.coupled import CoupledCell
-from undamped.nn.recurrent import Recurrent
 
 NETWORKS = [
     name

@@ -11,8 +11,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import undamped
 from undamped._base.registry import models
+from undamped.nn import Recurrent
 from undamped.nn.bases.constant_cache import ModuleCache, contents
-from undamped.nn.recurrent import Recurrent
 
 NETWORKS = [
     name

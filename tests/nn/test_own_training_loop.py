@@ -11,9 +11,8 @@ import torch
 
 import undamped
 from undamped._base.registry import models
-from undamped.analysis.promises import measure
-from undamped.nn.bases.cell import Cell
-from undamped.nn.recurrent import Recurrent
+from undamped.analysis import measure
+from undamped.nn import Cell, Recurrent
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-training-loop.md"
 PROMISING = [

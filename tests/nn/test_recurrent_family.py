@@ -16,8 +16,7 @@ import undamped
 from undamped._base.errors import OptionError
 from undamped._base.options import REQUIRED, convert, options_of
 from undamped._base.registry import models
-from undamped.nn.bases.cell import Cell
-from undamped.nn.recurrent import Recurrent
+from undamped.nn import Cell, Recurrent
 
 # Numbers are written here that no optimiser of torch would leave.
 pytestmark = pytest.mark.filterwarnings("ignore:W of full-capacity-urnn is not unitary")

@@ -12,7 +12,7 @@ from torch.func import functional_call
 import undamped
 from undamped._base.errors import OptionError
 from undamped._base.registry import models
-from undamped.nn.recurrent import Recurrent
+from undamped.nn import Recurrent
 
 NETWORKS = [
     name

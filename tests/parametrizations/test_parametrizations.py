@@ -10,18 +10,29 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from undamped._base.errors import OptionError
-from undamped.parametrizations.cayley import ScaledCayley, cayley_transform
+from undamped.parametrizations import (
+    Exponential,
+    FourierUnitary,
+    Givens,
+    Householder,
+    Riemannian,
+    ScaledCayley,
+    Schur,
+    SingularBand,
+    Skew,
+    isometry_defect,
+    orthogonal_start,
+    orthogonality_penalty,
+    random_orthogonal,
+    riemannian_step,
+)
+from undamped.parametrizations.cayley import cayley_transform
 from undamped.parametrizations.complex_pair import real_form, to_complex, to_pair
-from undamped.parametrizations.exponential import Exponential, rotation_logarithm
-from undamped.parametrizations.fourier_unitary import FourierUnitary
-from undamped.parametrizations.givens import Givens
-from undamped.parametrizations.householder import Householder, reflection_factors
-from undamped.parametrizations.initial import henaff, orthogonal_start, random_orthogonal
-from undamped.parametrizations.matrix_set import isometry_defect
-from undamped.parametrizations.riemannian import Riemannian, riemannian_step
-from undamped.parametrizations.schur import Schur, lower_mask
-from undamped.parametrizations.singular_band import SingularBand, orthogonality_penalty
-from undamped.parametrizations.skew import Skew, skew
+from undamped.parametrizations.exponential import rotation_logarithm
+from undamped.parametrizations.householder import reflection_factors
+from undamped.parametrizations.initial import henaff
+from undamped.parametrizations.schur import lower_mask
+from undamped.parametrizations.skew import skew
 
 SIZE = 6
 SETS = {
