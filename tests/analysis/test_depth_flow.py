@@ -22,6 +22,7 @@ class LinearField(nn.Module):
         return h @ self.matrix.T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [-3.0, 0.0])
 def test_a_linear_ode_has_the_adjoint_of_its_exponential(rate):
     # ḣ = A h with A = rate·I + rotation: ‖∂L/∂h(s)‖ = e^(rate (1 − s)) for ‖∂L/∂h(1)‖ = 1.
@@ -103,6 +104,7 @@ def test_what_depth_does_to_gradients_in_closed_form():
         gradient_preservation(nn.Linear(2, 2), torch.randn(3, 2))
 
 
+@pytest.mark.slow
 def test_pieces_with_fields_of_their_own_are_one_depth():
     model = undamped.models.DepthVariantNODE(2, 2, basis="stacked", terms=3, depth=6.0)
     found = gradient_preservation(model, torch.randn(4, 2), points=9)

@@ -19,6 +19,7 @@ def train_a_little(net, steps=30):
         optimiser.step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ISOMETRIC)
 def test_ten_thousand_linear_steps_keep_the_norm(name):
     torch.manual_seed(0)
@@ -33,6 +34,7 @@ def test_ten_thousand_linear_steps_keep_the_norm(name):
     assert abs(state.abs().square().sum().sqrt() / start - 1) < 5e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [*ISOMETRIC, "spectral", "nnrnn", "antisymmetric", "cornn", "indrnn"]
 )

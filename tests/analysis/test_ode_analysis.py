@@ -154,6 +154,7 @@ def test_the_four_ways_with_fixed_steps():
         assert not found.refused and all(way.error < 1e-3 for way in found.ways.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "inputs"),
     [

@@ -24,6 +24,7 @@ def network(hidden=4, layers=1, **options):
     return undamped.nn.UnICORNN(2, hidden, layers, **options).double()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(
     steps=st.integers(1, 150),

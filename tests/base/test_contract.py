@@ -53,6 +53,7 @@ def toys(monkeypatch):
         registry._sources.update(dict.fromkeys(members, LIBRARY))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "model"),
     [

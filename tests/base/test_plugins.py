@@ -121,6 +121,7 @@ def test_a_file_enters_a_cell_and_a_task(file, tmp_path):
     assert json.loads(said)["source"] == str(file)
 
 
+@pytest.mark.process
 def test_a_run_says_what_it_misses_and_never_loads_it(file, tmp_path):
     """In a fresh process, where nobody has loaded the file."""
     plugins.load_file(file)
@@ -144,6 +145,7 @@ def in_fresh_process(*words, **more):
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.process
 def test_a_package_enters_members_by_its_entry_point(tmp_path):
     (tmp_path / "leaky_package.py").write_text(MEMBERS)
     (tmp_path / "broken_package.py").write_text("1 / 0\n")
@@ -221,6 +223,7 @@ def file_of_the_page(name):
     return text
 
 
+@pytest.mark.process
 def test_the_tests_of_the_page_pass(tmp_path):
     for name in ("my_members.py", "test_my_members.py"):
         (tmp_path / name).write_text(file_of_the_page(name))
@@ -232,6 +235,7 @@ def test_the_tests_of_the_page_pass(tmp_path):
     assert "3 passed" in done.stdout
 
 
+@pytest.mark.process
 def test_the_page_about_members_of_your_own_is_true(tmp_path):
     """Its file is written and its commands are run, in processes of their own."""
     page, members = PAGE, file_of_the_page("my_members.py")

@@ -95,6 +95,7 @@ def measured(probes):
     return ask
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(instruments))
 def test_it_measures_some_small_model_and_gives_its_reason_for_the_others(name, measured):
     found = measured(name)
@@ -104,6 +105,7 @@ def test_it_measures_some_small_model_and_gives_its_reason_for_the_others(name, 
     assert all(len(reason) > 10 for reason in found.values() if isinstance(reason, str))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(instruments))
 def test_it_draws_itself_for_every_eye(name, measured, tmp_path):
     kinds = {k: r for k, r in measured(name).items() if isinstance(r, Result)}

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 from member_groups import CELLS, STAMPED
+from tiers import few_fast
 
 from undamped._base.registry import models
 from undamped.testing import MODEL_CHECKS
@@ -13,7 +14,7 @@ LIBRARY = [name for name, module in models.index.items() if not module.startswit
 MODELS = [name for name in LIBRARY if name not in (*CELLS, *STAMPED)]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", few_fast(MODELS, fast=("node", "hnn", "corelnet", "latent-ode")))
 @pytest.mark.parametrize("check", MODEL_CHECKS)
 def test_model(name, check):
     model = models[name]

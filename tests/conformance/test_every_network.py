@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import few_fast
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import undamped
@@ -28,7 +29,7 @@ NETWORKS = [
 ]
 # Numbers are written here that no optimiser of torch would leave.
 pytestmark = pytest.mark.filterwarnings("ignore:W of full-capacity-urnn is not unitary")
-every = pytest.mark.parametrize("name", NETWORKS)
+every = pytest.mark.parametrize("name", few_fast(NETWORKS))
 
 
 def build(name, **options):

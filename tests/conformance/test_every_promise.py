@@ -90,6 +90,7 @@ def test_promises_of_cells_are_kept(name, seed):
         assert found.holds, found.to_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"), [(name, o) for name in OTHERS for o in VARIANTS.get(name, [{}])]
 )

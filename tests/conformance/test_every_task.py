@@ -2,6 +2,7 @@
 
 import pytest
 from canonical_files import everything
+from tiers import few_fast
 
 from undamped._base.options import options_of
 from undamped._base.registry import tasks
@@ -34,7 +35,7 @@ def tiny_data(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", few_fast(TASKS, fast=("copy", "adding", "digits", "rmts")))
 def test_task(name, tiny_data, monkeypatch):
     monkeypatch.setenv("UNDAMPED_DATA", str(tiny_data))
     task = tasks.build(name, **SMALL.get(name, {}))

@@ -49,6 +49,7 @@ def errors(results, reference):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "block"), CASES)
 @pytest.mark.filterwarnings("ignore:W of full-capacity-urnn is not unitary")
 def test_kernels_in_float32_are_as_near_to_float64_as_plain_loops(name, block):

@@ -75,6 +75,7 @@ def everything(scan, cell, x, state, lengths):
     return output, *final, *zeros
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), KERNELS)
 @settings(deadline=None, max_examples=4)
 @given(

@@ -34,6 +34,7 @@ def oracle(projected, weight, hidden, squash, lengths=None):
 SQUASH = {"relu": lambda a: np.maximum(a, 0), "tanh": np.tanh}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(
     steps=st.integers(1, 30),
@@ -123,6 +124,7 @@ def test_a_layer_does_not_look_past_the_end(monkeypatch):
     assert all(part.isfinite().all() for part in (outputs, last, *gradients))
 
 
+@pytest.mark.slow
 def test_the_operator_of_a_layer_is_registered_properly():
     inputs = layer_inputs(torch.float32)
     for lengths in (None, torch.tensor([7, 2, 1])):

@@ -71,6 +71,7 @@ def test_rods_that_make_no_sense_are_refused():
         twice(flat)
 
 
+@pytest.mark.slow
 def test_links_teach_it_by_name_alone(tmp_path):
     run = fit(
         "chnn", "links", model_options={"hidden_size": 8, "tolerance": 1e-4},

@@ -82,6 +82,7 @@ def test_pictures_show_the_angle():
     assert row > 10 and column in (7, 8)
 
 
+@pytest.mark.slow
 def test_a_model_of_films_learns_and_is_tested_for_longer(tmp_path):
     run = fit(
         "hgn", "pendulum-pictures", model_options={"hidden_size": 16, "channels": 4},

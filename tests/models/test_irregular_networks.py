@@ -259,6 +259,7 @@ def test_a_field_of_ones_own_and_any_solver():
         torch.testing.assert_close(net.gap_flow(y, gaps), wanted, rtol=0, atol=error)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_neural_cde_agrees_with_torchcde():
     torchcde = pytest.importorskip("torchcde")

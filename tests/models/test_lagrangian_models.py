@@ -268,6 +268,7 @@ def _turns(z):
     return torch.cat((turns, torch.zeros_like(rates)), dim=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "task"), [("lnn", "henon-heiles"), ("delan", "acrobot")])
 def test_tasks_teach_them_by_name_alone(model, task, tmp_path):
     run = fit(

@@ -203,6 +203,7 @@ def test_what_cannot_be_compared_is_said_before_anything_is_trained(tmp_path):
     assert "hnn" in str(said.exception) and "lstm" not in str(said.exception)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     ["hnn", "srnn", "taylor-net", "ssinn", "nssnn", "sympnet", "symoden", "delan", "lnn"],

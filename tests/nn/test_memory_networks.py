@@ -69,6 +69,7 @@ def named(variant):
     return "-".join([variant[0], *(str(value) for value in variant[1].values())])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "compiled"])
 @pytest.mark.parametrize("variant", ATTENDING, ids=named)
 def test_attention_to_all_is_the_papers(variant, plain):
@@ -79,6 +80,7 @@ def test_attention_to_all_is_the_papers(variant, plain):
     torch.testing.assert_close(output, torch.from_numpy(attends_to_all(x.numpy(), net.cell(0))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "compiled"])
 @pytest.mark.parametrize("variant", SCREENED, ids=named)
 def test_screening_is_the_papers(variant, plain):
@@ -128,6 +130,7 @@ def test_the_cut_leaves_only_attended_paths():
     assert not alone[:8].any() and alone[8:].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [None, [17, 1, 6]], ids=["whole", "lengths"])
 @pytest.mark.parametrize("variant", VARIANTS, ids=named)
 def test_compiled_loops_agree_with_plain_ones(variant, lengths):

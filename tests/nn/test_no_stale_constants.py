@@ -84,6 +84,7 @@ def buffers(net):
 WRITES = [fused_adam, data_writes, averaged_weights, numpy_writes, buffers]
 
 
+@pytest.mark.slow
 @every
 def test_no_write_goes_unnoticed(name):
     net = build(name)
@@ -144,6 +145,7 @@ def _write_from_elsewhere(net):
             parameter.add_(0.1)
 
 
+@pytest.mark.process
 def test_another_process_may_write(name="exprnn"):
     net = build(name).share_memory()
     before = stepped(net)

@@ -134,6 +134,7 @@ def behaviour(net, x):
     return everything
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "option"), PAIRS)
 def test_every_option_changes_something(name, option):
     declared = options_of(models[name])[option]
@@ -445,6 +446,7 @@ STRUCTURED = {"ornn"}
 """Reflections are applied by torch at every step; what is elementwise is compiled."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CELLS)
 def test_every_cell_has_a_kernel(name):
     """The number of operations grows with time in plain loops alone."""

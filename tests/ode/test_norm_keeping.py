@@ -140,6 +140,7 @@ class Joint(torch.nn.Module):
         return change, self.field.move(x, *self.field.read(value, *self.field.constants()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), [k for k in KINDS if "cayley" not in k[1].values()])
 @pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
 def test_gradients_are_those_of_parameters_and_samples_in_one_state(name, options, gradient):
@@ -254,6 +255,7 @@ def test_energy_and_form_of_a_field_that_does_otherwise(push, monkeypatch):
     assert all((error < 1e-4) == (push == 0) for error in errors), errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["odetoode", "antisymmetric-node"])
 def test_gradients_stay_inside_their_bounds_on_a_hundred_random_networks(kind):
     """exp(±L(T − t)) of ODEtoODE with L = 1, exp(±½‖S‖(T − t)) of a constant skew matrix."""
@@ -395,6 +397,7 @@ def test_options_that_do_not_fit_are_refused(name, options, said):
         undamped.build(name, input_size=2, output_size=2, **options)(torch.randn(2, 2))
 
 
+@pytest.mark.slow
 def test_copies_share_nothing():
     model = build("odetoode", {"form": "gated"})
     x = torch.randn(2, 3)

@@ -72,6 +72,7 @@ def of(h, net):
     return torch.autograd.grad(h.pow(2).sum(), list(net.parameters()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
 @pytest.mark.parametrize(
     ("method", "steps"),
@@ -229,6 +230,7 @@ def lorenz(t, y):
     return torch.stack((10 * (b - a), a * (28 - c) - b, a * b - 8 / 3 * c), -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "checkpoint_steps"), [(torch.float32, 1), (D, 20)])
 @pytest.mark.parametrize("steps", ["batch", "sample"])
 @pytest.mark.parametrize("method", ADAPTIVE)

@@ -104,6 +104,7 @@ def off(truth, found):
     return float((truth - found.detach()).abs().max() / truth.abs().max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "reverse"), [(D, False), (D, True), (torch.float32, True)])
 @pytest.mark.parametrize(
     ("method", "name"),

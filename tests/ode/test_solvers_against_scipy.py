@@ -40,6 +40,7 @@ def test_scipy_knows_the_closed_forms(name):
     torch.testing.assert_close(detest_values(name), wanted, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "bosh3"])
 def test_detest_problems_to_the_tolerance(name, method):

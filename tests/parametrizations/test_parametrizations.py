@@ -113,6 +113,7 @@ def test_a_thousand_updates_stay_in_the_set(name):
     assert (weight - start.float()).abs().max() > 0.05
 
 
+@pytest.mark.slow
 def test_a_thousand_updates_keep_the_band():
     maps = SingularBand(SIZE, 0.1)
     weight = trained(maps, maps.sample(torch.Generator().manual_seed(1)))
@@ -138,6 +139,7 @@ def test_large_matrices_stay_orthogonal_in_single_precision():
         assert maps.distance(maps(free)) <= 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maps", [Givens(SIZE, 3), FourierUnitary(SIZE)])
 def test_a_thousand_updates_of_free_numbers_stay_unitary(maps):
     torch.manual_seed(0)

@@ -289,6 +289,7 @@ def counted(monkeypatch, calls, module, name):
     monkeypatch.setattr(module, name, count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("baseline", [(), ("--baseline", "rnn")])
 def test_a_training_reads_splits_and_prepares_its_file_once(baseline, monkeypatch, capsys):
     from undamped.lab.data.recordings import splits
