@@ -122,6 +122,7 @@ def test_it_draws_itself_for_every_eye(name, measured, tmp_path):
     assert any(result.plot().data for result in kinds.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(instruments))
 def test_its_numbers_are_valid_json(name, measured):
     for result in measured(name).values():
@@ -130,6 +131,7 @@ def test_its_numbers_are_valid_json(name, measured):
             assert json.loads(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(instruments))
 def test_a_page_and_the_command_line_show_it(name, measured):
     found = {k: r for k, r in measured(name).items() if isinstance(r, Result)}

@@ -76,6 +76,7 @@ def input_gradient(call, lengths, later=None):
     return torch.autograd.grad(output.square().sum(), x)[0]
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize("block", ["none", "layer-norm"])
 def test_lengths_may_be_overwritten_before_the_backward_pass(name, block, monkeypatch):

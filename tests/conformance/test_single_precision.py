@@ -77,6 +77,7 @@ def far_apart(net, x):
     return max(errors(single, double).values())
 
 
+@pytest.mark.slow
 def test_gradients_of_blocks_with_growing_oscillators_in_float32():
     """Squared frequencies below zero, which training may reach: the layer's answers are huge."""
     torch.manual_seed(0)

@@ -58,6 +58,7 @@ def test_agrees_with_the_equation(steps, batch, hidden, nonlinearity, single, un
         np.testing.assert_allclose(a.double().numpy(), b, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nonlinearity", ["relu", "tanh"])
 @pytest.mark.parametrize("lengths", [None, [6, 2]])
 def test_gradients(nonlinearity, lengths):
@@ -76,6 +77,7 @@ def test_gradients(nonlinearity, lengths):
     assert torch.autograd.gradcheck(run, inputs)
 
 
+@pytest.mark.slow
 def test_single_precision_gradients_agree_with_the_plain_loop():
     torch.manual_seed(0)
     projected, weight = torch.randn(50, 3, 40, requires_grad=True), torch.rand(40).requires_grad_()

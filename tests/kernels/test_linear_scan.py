@@ -238,6 +238,7 @@ def scans_with(lengths):
     yield lambda: kernels.oscillator_stack(u, [layer], (h[None], h[None]), lengths=lengths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lengths", [[2], [1] * 6, [-1, 2, 3], [1, 2, 5], [[1, 2, 3]], [1.0, 2.0, 3.0]], ids=str
 )

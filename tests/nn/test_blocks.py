@@ -62,6 +62,7 @@ def block_oracle(e, block, layer, statistics):
     return e + (g @ W[:n].T + b[:n]) * sigmoid(g @ W[n:].T + b[n:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [False, True])
 def test_the_gated_unit_is_the_same_in_one_pass_and_by_torch(masked):
     torch.manual_seed(0)

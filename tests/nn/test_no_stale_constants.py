@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from tiers import few_fast
 from torch import multiprocessing
 from torch.func import functional_call, vmap
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -21,7 +22,7 @@ NETWORKS = [
 ]
 # Numbers are written here that no optimiser of torch would leave.
 pytestmark = pytest.mark.filterwarnings("ignore:W of full-capacity-urnn is not unitary")
-every = pytest.mark.parametrize("name", NETWORKS)
+every = pytest.mark.parametrize("name", few_fast(NETWORKS))
 X = torch.randn(7, 2, 3, generator=torch.Generator().manual_seed(0))
 
 

@@ -178,6 +178,7 @@ def test_energy_and_form_are_kept_over_a_depth_of_twenty():
         assert (steps.conserved(steps.carry(start)) - steps.conserved(start)).abs().max() > 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["magnus4", "cayley", "lie-euler", "rkmk4"])
 def test_the_linear_model_keeps_norms_exactly(method):
     options = {"motion": "bounded", "method": method, "step_size": 0.25, "depth": 20.0}

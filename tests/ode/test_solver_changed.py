@@ -98,6 +98,7 @@ def test_a_late_binding_loop_variable_of_reversible_methods(method):
         torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", OTHERS)
 def test_a_late_binding_loop_variable_of_other_methods(method):
     with pytest.raises(OptionError, match="loop variable"):

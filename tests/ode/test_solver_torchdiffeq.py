@@ -262,6 +262,7 @@ def test_another_adjoint_method_wants_its_options():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     ("method", "name", "interface"),

@@ -62,6 +62,7 @@ def test_detest_problems_to_the_tolerance(name, method):
     assert apart < growth * tolerance * float(reference.abs().max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["A4", "B4", "C5", "D3", "E5"])
 def test_detest_gradients_agree_with_torchdiffeq(name):
     torchdiffeq = pytest.importorskip("torchdiffeq")

@@ -463,6 +463,7 @@ def undamped_says(monkeypatch, capsys, *words):
     return code, said.out, said.err
 
 
+@pytest.mark.slow
 def test_the_commands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     dates = pd.date_range("2010-01-01", periods=120, freq="MS").strftime("%Y-%m-%d")

@@ -110,6 +110,7 @@ def test_screen_at_the_end(monkeypatch, capsys):
     assert code == 0 and "true slow" in out, err
 
 
+@pytest.mark.slow
 def test_compare_takes_a_file(monkeypatch, capsys):
     walks().to_csv("walks.csv", index=False)
     code, out, err = undamped(

@@ -87,6 +87,7 @@ def test_numbers(runs):
     assert invoke(run, "0.5,1\n\n")[1] == f"{answers(run, '[0.5, 1]')[0]['answer']:.7g}\n"
 
 
+@pytest.mark.slow
 def test_recordings_exactly(runs):
     run = Run.open(runs / "recordings")
     samples = np.random.default_rng(0).normal(size=(25, 8)).astype(np.float32)
