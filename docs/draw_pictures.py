@@ -63,14 +63,15 @@ def schur_form(alpha: float, beta: float, d: float, n: int = 100) -> np.ndarray:
 
 def fisher() -> Any:
     from undamped.analysis import fisher_memory
-    from undamped.analysis.core.figures import add_line, new_figure
+    from undamped.analysis.core.figures import Layout, add_line, new_figure
 
-    figure = new_figure(
+    layout = Layout(
         "Fisher memory of 100 linear units",
         "delay k [steps]",
         "Fisher information J(k)",
         "A delay line forgets everything after 100 steps; a diagonal d lets it reach beyond.",
     )
+    figure = new_figure(layout)
     cases = [(1.0, 0.0, 0.0), (1.05, 0.0, 0.0), (1.0, 0.0, 0.2), (1.05, 0.0, 0.2)]
     for index, (alpha, beta, d) in enumerate(cases):
         curve = fisher_memory(schur_form(alpha, beta, d), np.eye(100)[0], steps=160).curve
@@ -80,15 +81,16 @@ def fisher() -> Any:
 
 def transients() -> Any:
     from undamped.analysis import normality
-    from undamped.analysis.core.figures import add_line, new_figure
+    from undamped.analysis.core.figures import Layout, add_line, new_figure
 
-    figure = new_figure(
+    layout = Layout(
         "Transients of non-normal matrices (100 units)",
         "steps k",
         "‖Θᵏ‖",
         "All eigenvalues are zero, yet states grow for as long as the chain is.",
         log_y=True,
     )
+    figure = new_figure(layout)
     for index, (alpha, beta) in enumerate([(0.95, 0.0), (1.05, 0.0), (0.95, 0.005), (1.05, 0.005)]):
         growth = normality(schur_form(alpha, beta, 0.0), steps=110).growth
         shown = growth > 0
@@ -106,9 +108,9 @@ def phases() -> Any:
 
 def uniform_attention() -> Any:
     from undamped.analysis import attention_exponent, uniform_attention_gradient
-    from undamped.analysis.core.figures import add_line, new_figure
+    from undamped.analysis.core.figures import Layout, add_line, new_figure
 
-    figure = new_figure(
+    layout = Layout(
         "Gradient under uniform attention, linear recurrence",
         "length T",
         "|ds(T)/dh(1)|",
@@ -116,6 +118,7 @@ def uniform_attention() -> Any:
         log_x=True,
         log_y=True,
     )
+    figure = new_figure(layout)
     at = np.unique(np.logspace(0, 12, 49, base=2).astype(int))
     for index, (eigenvalue, mix) in enumerate(
         [(0.6, "sum"), (0.3, "sum"), (0.9j, "sum"), (0.9, "half"), (0.9j, "half")]

@@ -1,4 +1,6 @@
-"""What all tests share: one thread, and held-out parts as small as what is trained."""
+"""What all tests share: one thread, small held-out splits, and markers of whole folders."""
+
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +12,14 @@ from undamped.lab.tasks.task import GeneratedTask
 GENERATED = (GeneratedTask, RelationTask, RelationalGames)
 ALL_HELD_OUT = {task: task.held_out for task in GENERATED}
 FEW_HELD_OUT = {"valid": 96, "test": 192}
+SLOW_FOLDERS = [Path(__file__).parent / "lab" / name for name in ("benchmarks", "papers", "sweeps")]
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of folders that train many models as slow."""
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in SLOW_FOLDERS):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

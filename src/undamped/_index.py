@@ -242,7 +242,7 @@ INSTRUMENTS = {
     "relations": "undamped.analysis.relation_map:RelationMap",
     "retention": "undamped.analysis.retention:Retention",
     "spectrum": "undamped.analysis.jacobian:Spectrum",
-    "step_drift": "undamped.analysis.step_drift:StepDrift",
+    "step_drift": "undamped.analysis.attention:StepDrift",
 }
 
 EXPERIMENTS = {

@@ -40,7 +40,7 @@ _NAMES = {
     "Task": "undamped.lab.tasks.task",
     "TaskModel": "undamped.models.task_model",
     "TaskShape": "undamped._base.contract",
-    "load_file": "undamped._base.outside",
+    "load_file": "undamped._base.plugins",
     "reads": "undamped.lab.data.recordings.reader",
     "register_recipe": "undamped.lab.training.recipes",
     "register_solver": "undamped.ode.methods.solver",

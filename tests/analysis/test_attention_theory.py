@@ -16,7 +16,7 @@ from undamped.analysis import (
     step_drift,
     uniform_attention_gradient,
 )
-from undamped.nn.bases.cell import Cell
+from undamped.nn import Cell
 
 
 class Linear(Cell):
@@ -140,6 +140,7 @@ def test_the_half_never_grows_where_the_sum_does():
         attention_exponent(1.0, mix="sum")
 
 
+@pytest.mark.slow
 def test_attention_is_read_from_networks_with_memory():
     torch.manual_seed(0)
     net = undamped.nn.RelLSTM(2, 6, num_layers=2, recent=3, kept=2)
@@ -161,6 +162,7 @@ def test_attention_is_read_from_networks_with_memory():
     assert set(np.flatnonzero(sparse.weights[-1])) <= {3, 7, 11, 15}
 
 
+@pytest.mark.slow
 def test_stored_steps_are_those_of_the_state():
     torch.manual_seed(0)
     net = undamped.models.SequenceModel("relrnn", 2, 1, hidden_size=6, recent=3, kept=2)

@@ -23,6 +23,7 @@ def test_flops_and_parameters_of_an_elman_network():
     assert count_flops(undamped.nn.UnICORNN(3, 5), torch.zeros(7, 4, 3)) == 7 * 4 * 2 * 15
 
 
+@pytest.mark.slow
 def test_cost_grows_with_length():
     found = cost(undamped.nn.LSTM(3, 8), (10, 20, 40), batch=2, repeats=1)
     assert found.flops.tolist() == [found.flops[0] * n for n in (1, 2, 4)]
@@ -64,6 +65,7 @@ def test_batch_first_and_input_size():
         cost(net, (8,))
 
 
+@pytest.mark.process
 def test_peak_memory_is_measured_in_a_process_of_its_own():
     found = cost(nn.LSTM(8, 64), (4000,), batch=16, repeats=1, memory=True)
     # At the very least the outputs, 4000 · 16 · 64 numbers of 4 bytes, have to be there.

@@ -10,7 +10,7 @@ import undamped
 from undamped._base.registry import instruments, tasks
 from undamped.analysis import InapplicableError, Probe, density
 from undamped.lab import report
-from undamped.models.point_model import PointModel
+from undamped.models import PointModel
 
 
 def still(size):

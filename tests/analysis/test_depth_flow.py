@@ -9,8 +9,8 @@ import undamped
 from undamped._base.errors import OptionError
 from undamped.analysis import depth_flow, gradient_preservation
 from undamped.analysis.depth_flow import flows_in_depth
-from undamped.models.point_model import PointModel
-from undamped.ode.flows.neural_ode import NeuralODE
+from undamped.models import PointModel
+from undamped.ode import NeuralODE
 
 
 class LinearField(nn.Module):
@@ -22,6 +22,7 @@ class LinearField(nn.Module):
         return h @ self.matrix.T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [-3.0, 0.0])
 def test_a_linear_ode_has_the_adjoint_of_its_exponential(rate):
     # ḣ = A h with A = rate·I + rotation: ‖∂L/∂h(s)‖ = e^(rate (1 − s)) for ‖∂L/∂h(1)‖ = 1.
@@ -95,7 +96,7 @@ def test_what_depth_does_to_gradients_in_closed_form():
     quantiles = np.quantile(np.exp(-0.3 * left), [0.05, 0.95])
     assert found.spread == pytest.approx(quantiles[1] / quantiles[0], rel=1e-6)
     # Both parts of the field commute with it: the parameters' share is the same all along.
-    assert found.share_spread == pytest.approx(1.0, abs=1e-6)
+    assert found.contribution_spread == pytest.approx(1.0, abs=1e-6)
     assert found.coherence == pytest.approx(1.0, abs=1e-9)
     np.testing.assert_allclose(found.cosines, 1.0, atol=1e-9)
     assert all(parameter.requires_grad for parameter in flow.parameters())
@@ -103,6 +104,7 @@ def test_what_depth_does_to_gradients_in_closed_form():
         gradient_preservation(nn.Linear(2, 2), torch.randn(3, 2))
 
 
+@pytest.mark.slow
 def test_pieces_with_fields_of_their_own_are_one_depth():
     model = undamped.models.DepthVariantNODE(2, 2, basis="stacked", terms=3, depth=6.0)
     found = gradient_preservation(model, torch.randn(4, 2), points=9)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import undamped
-from undamped.analysis.promises import measure
+from undamped.analysis import measure
 
 ISOMETRIC = ["exprnn", "scornn", "ornn", "urnn", "full-capacity-urnn", "eurnn", "goru"]
 
@@ -19,6 +19,7 @@ def train_a_little(net, steps=30):
         optimiser.step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ISOMETRIC)
 def test_ten_thousand_linear_steps_keep_the_norm(name):
     torch.manual_seed(0)
@@ -33,8 +34,9 @@ def test_ten_thousand_linear_steps_keep_the_norm(name):
     assert abs(state.abs().square().sum().sqrt() / start - 1) < 5e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [*ISOMETRIC, "spectral", "nnrnn", "antisymmetric", "cornn", "momentum-rnn", "indrnn"]
+    "name", [*ISOMETRIC, "spectral", "nnrnn", "antisymmetric", "cornn", "indrnn"]
 )
 def test_promises_hold_after_training(name):
     torch.manual_seed(0)
@@ -43,13 +45,6 @@ def test_promises_hold_after_training(name):
     for found in measure(net.cell(0)):
         if found.promise.kind.value != "starts-isometric":
             assert found.holds, found.to_dict()
-
-
-def test_a_widened_band_is_noticed():
-    net = undamped.nn.SpectralRNN(3, 8, margin=0.05)
-    net.cell(0).matrix_set.margin = 0.2
-    (found, *_) = measure(net.cell(0))
-    assert found.promise.kind.value == "singular-band" and not found.holds
 
 
 def test_eigenvalues_off_the_circle_are_noticed():

@@ -90,6 +90,7 @@ def extended_curve(alpha, d, steps):
         return np.array(curve)
 
 
+@pytest.mark.slow
 def test_ill_conditioned_case_agrees_with_sixty_digits():
     W = schur_form(1.05, 0.0, 0.2)
     expected = extended_curve(1.05, 0.2, 180)

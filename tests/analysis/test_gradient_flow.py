@@ -8,7 +8,7 @@ from torch import nn
 import undamped
 from undamped._base.errors import OptionError, ShapeError
 from undamped.analysis import gradient_flow
-from undamped.analysis.core.trend import log_trend
+from undamped.analysis.core.statistics import log_trend
 from undamped.analysis.gradient_flow import judge, memory_horizon
 
 STEPS = 70  # more than two chunks, and not a multiple of one
@@ -74,6 +74,7 @@ def test_an_output_that_is_no_state_shows_the_state_that_enters_a_step():
     np.testing.assert_allclose(found.norms, 2 * 0.9 ** np.arange(STEPS, 0, -1), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_orthogonal_recurrence_is_flat_over_ten_thousand_steps():
     angle = 0.3
     W = torch.tensor([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])

@@ -91,6 +91,7 @@ def lorenz96(forcing, step_time):
     return step
 
 
+@pytest.mark.slow
 def test_lyapunov_exponents_of_lorenz_96():
     # Lorenz and Emanuel (1998), 40 variables and F = 8: errors double in 2.1 days of 0.2 units
     # each, so the largest exponent is ln 2 / 0.42 = 1.65; 13 are positive; the attractor has

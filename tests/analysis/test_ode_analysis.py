@@ -9,15 +9,15 @@ import torch
 
 import undamped
 from undamped._base.errors import DataError, OptionError
-from undamped.analysis import ode_gradients
-from undamped.analysis.ode_gradients import compare_field_gradients, compare_gradients
-from undamped.analysis.stiffness import (
+from undamped.analysis import (
     adjoint_decay,
+    compare_field_gradients,
+    compare_gradients,
     compare_stiffness,
     eigenvalue_pairs,
-    heavy_ball_matrix,
-    stiffness,
+    ode_gradients,
 )
+from undamped.analysis.stiffness import heavy_ball_matrix, stiffness
 from undamped.ode.fields import PerceptronField
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -154,6 +154,7 @@ def test_the_four_ways_with_fixed_steps():
         assert not found.refused and all(way.error < 1e-3 for way in found.ways.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "inputs"),
     [

@@ -51,6 +51,7 @@ def test_a_leaky_unit_recalls_as_its_closed_form_says():
     np.testing.assert_allclose(found.scores, expected, atol=0.01)
 
 
+@pytest.mark.slow
 def test_batch_first_and_networks_of_ours():
     torch.manual_seed(0)
     net = undamped.build("unicornn", input_size=1, hidden_size=16, dt=0.5, batch_first=True)

@@ -11,9 +11,8 @@ from torch import nn
 import undamped
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import tasks
-from undamped.analysis import InapplicableError, Probe, retention
-from undamped.analysis.core.linear_probe import PENALTIES, best_penalty, ridge
-from undamped.analysis.retention import Retention
+from undamped.analysis import InapplicableError, Probe, Retention, retention
+from undamped.analysis.core.statistics import PENALTIES, best_penalty, ridge
 from undamped.models.for_task import model_for
 
 

@@ -11,7 +11,7 @@ import undamped
 from undamped.analysis import cost, gradient_flow, recall, step_jacobians
 from undamped.analysis.core.time_axis import layout_of
 from undamped.lab.report import diagnose
-from undamped.models.sequence_model import SequenceModel
+from undamped.models import SequenceModel
 
 STEPS, BATCH, SIZE = 60, 8, 4
 

@@ -19,16 +19,15 @@ from typer.testing import CliRunner
 
 from undamped._base.contract import NO_TARGETS, Batch, Clock, StateSpace, TaskShape
 from undamped._base.errors import OptionError, ShapeError
-from undamped._base.registry import models, tasks
-from undamped._base.source import OWN
+from undamped._base.registry import LIBRARY, models, tasks
 from undamped.analysis import gradient_flow
 from undamped.lab import cli
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import known_answers
 from undamped.lab.training import Run, fit
 from undamped.lab.training.evaluation import evaluate
+from undamped.models import SequenceModel
 from undamped.models.for_task import check_options, model_for
-from undamped.models.sequence_model import SequenceModel
 
 QUICK = {"steps": 40, "batch_size": 8, "learning_rate": 0.03, "validate_every": 20}
 TOYS = {
@@ -51,9 +50,10 @@ def toys(monkeypatch):
     for registry, members in ((tasks, TOYS), (models, TOY_MODELS)):
         isolate(monkeypatch, registry)
         registry._entries.update(members)
-        registry._sources.update(dict.fromkeys(members, OWN))
+        registry._sources.update(dict.fromkeys(members, LIBRARY))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "model"),
     [

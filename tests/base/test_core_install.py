@@ -105,6 +105,7 @@ write_tensors(place, ode.state_dict())
 """
 
 
+@pytest.mark.process
 def test_every_layer_solver_and_model_runs_on_the_core():
     said = run(LAYERS)
     assert said.returncode == 0, said.stderr[-2000:]
@@ -124,11 +125,13 @@ except ImportError as error:
 """
 
 
+@pytest.mark.process
 def test_analysis_runs_on_the_core():
     said = run(ANALYSIS)
     assert said.returncode == 0, said.stderr[-2000:]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("package", ["lab", "lab.training", "lab.cli", "lab.estimators"])
 def test_the_workbench_says_what_to_install(package):
     said = run(f"import undamped.{package}")
@@ -137,6 +140,7 @@ def test_the_workbench_says_what_to_install(package):
     assert last.endswith("pip install 'undamped[lab]'")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [["train"], ["--help"]])
 def test_the_command_line_says_it_in_one_sentence(words):
     start = "import runpy; runpy.run_module('undamped', run_name='__main__')"
@@ -146,6 +150,7 @@ def test_the_command_line_says_it_in_one_sentence(words):
     assert "pip install 'undamped[lab]'" in said.stderr
 
 
+@pytest.mark.process
 def test_an_estimator_says_what_to_install():
     said = run("import undamped; undamped.SequenceClassifier")
     assert "pip install 'undamped[lab]'" in said.stderr.splitlines()[-1]

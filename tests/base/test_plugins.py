@@ -11,10 +11,9 @@ import pytest
 from registries import isolate
 
 from lab.cli.test_command_line import invoke
-from undamped._base import outside
+from undamped._base import plugins
 from undamped._base.errors import OptionError, RunError
-from undamped._base.registry import models, solvers, tasks
-from undamped._base.source import OWN, Source
+from undamped._base.registry import LIBRARY, Source, models, solvers, tasks
 from undamped.lab.training import Run, fit
 
 MEMBERS = '''
@@ -96,8 +95,8 @@ class Parity(GeneratedTask):
 def alone(monkeypatch):
     """Forget afterwards what a test enters."""
     isolate(monkeypatch, models, tasks, solvers)
-    monkeypatch.setattr(outside, "_loaded", {})
-    monkeypatch.setenv(outside.VARIABLE, "")
+    monkeypatch.setattr(plugins, "_loaded", {})
+    monkeypatch.setenv(plugins.VARIABLE, "")
 
 
 @pytest.fixture
@@ -122,9 +121,10 @@ def test_a_file_enters_a_cell_and_a_task(file, tmp_path):
     assert json.loads(said)["source"] == str(file)
 
 
+@pytest.mark.process
 def test_a_run_says_what_it_misses_and_never_loads_it(file, tmp_path):
     """In a fresh process, where nobody has loaded the file."""
-    outside.load_file(file)
+    plugins.load_file(file)
     run = fit("leaky", "parity", train={"steps": 2}, out=tmp_path, progress=False)
     file.write_text(file.read_text() + f"\nopen({str(tmp_path / 'was-run')!r}, 'w')\n")
     for verb in ("predict", "resume"):
@@ -140,11 +140,12 @@ def test_a_run_says_what_it_misses_and_never_loads_it(file, tmp_path):
 
 
 def in_fresh_process(*words, **more):
-    environment = {**os.environ, outside.VARIABLE: "", **more}
+    environment = {**os.environ, plugins.VARIABLE: "", **more}
     command = [sys.executable, "-m", "undamped", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.process
 def test_a_package_enters_members_by_its_entry_point(tmp_path):
     (tmp_path / "leaky_package.py").write_text(MEMBERS)
     (tmp_path / "broken_package.py").write_text("1 / 0\n")
@@ -166,7 +167,7 @@ def test_a_name_that_is_taken_is_refused(tmp_path, alone):
     with pytest.raises(
         OptionError, match=r"task 'copy' of .*mine\.py: the name is taken by undamped"
     ):
-        outside.load_file(path)
+        plugins.load_file(path)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +187,10 @@ def test_a_file_that_does_not_run_is_a_sentence(tmp_path, alone, content, said):
 
 
 def test_a_file_is_loaded_once_and_not_changed_under_way(file):
-    assert outside.load_file(file) == outside.load_file(file)
+    assert plugins.load_file(file) == plugins.load_file(file)
     file.write_text(MEMBERS + "\n")
     with pytest.raises(OptionError, match="Restart Python"):
-        outside.load_file(file)
+        plugins.load_file(file)
 
 
 def test_a_member_of_a_program_may_be_defined_again(alone):
@@ -201,7 +202,7 @@ def test_a_member_of_a_program_may_be_defined_again(alone):
 
     assert tasks["again"].number == 2
     assert tasks.source_of("again") == Source("program", __name__)
-    assert tasks.source_of("copy") == OWN
+    assert tasks.source_of("copy") == LIBRARY
 
 
 def test_a_run_of_a_program_says_where_its_task_was(alone, tmp_path):
@@ -214,16 +215,36 @@ def test_a_run_of_a_program_says_where_its_task_was(alone, tmp_path):
         Run.open(run.path).task()
 
 
+PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "extending.md").read_text()
+
+
+def file_of_the_page(name):
+    (text,) = re.findall(rf'^```python title="{name}"\n(.*?)^```', PAGE, re.M | re.S)
+    return text
+
+
+@pytest.mark.process
+def test_the_tests_of_the_page_pass(tmp_path):
+    for name in ("my_members.py", "test_my_members.py"):
+        (tmp_path / name).write_text(file_of_the_page(name))
+    source = Path(plugins.__file__).parents[2]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_members.py"]
+    environment = {**os.environ, "PYTHONPATH": str(source), plugins.VARIABLE: ""}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
+
+
+@pytest.mark.process
 def test_the_page_about_members_of_your_own_is_true(tmp_path):
     """Its file is written and its commands are run, in processes of their own."""
-    page = (Path(__file__).parents[2] / "docs" / "tutorials" / "extending.md").read_text()
-    (members,) = re.findall(r'^```python title="my_members.py"\n(.*?)^```', page, re.M | re.S)
+    page, members = PAGE, file_of_the_page("my_members.py")
     (commands,) = re.findall(r"^```console\n(.*?)^```", page, re.M | re.S)
     (tmp_path / "my_members.py").write_text(members)
     lines = ["ab"[i % 2] + "".join(f" {(i * j) % 7}" for j in range(6)) for i in range(12)]
     (tmp_path / "labels.lines").write_text("\n".join(lines))
-    ours = Path(outside.__file__).parents[2]
-    inside = {**os.environ, "PYTHONPATH": str(ours), outside.VARIABLE: ""}
+    ours = Path(plugins.__file__).parents[2]
+    inside = {**os.environ, "PYTHONPATH": str(ours), plugins.VARIABLE: ""}
     every = ("leaky", "parity", "ralston", "weight_sizes", "parity-lengths")
     shown = [
         ["show", name, *how, "--with", "my_members.py"]

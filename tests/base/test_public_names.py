@@ -12,8 +12,7 @@ import pytest
 import undamped
 from undamped._base.errors import OptionError
 from undamped._base.index import STUBS, stub_text
-from undamped._base.registry import Registry, models
-from undamped._base.source import OWN
+from undamped._base.registry import LIBRARY, Registry, models
 
 
 def fresh(code: str) -> str:
@@ -33,6 +32,7 @@ def test_stubs_are_what_the_command_writes(package):
     assert path.read_text(encoding="utf-8") == stub_text(package), REMEDY
 
 
+@pytest.mark.process
 def test_the_index_is_what_the_command_writes():
     written = (SOURCE / "undamped" / "_index.py").read_text(encoding="utf-8")
     program = "from undamped._base.index import index_text; print(index_text(), end='')"
@@ -56,6 +56,7 @@ def test_the_library_has_at_most_twenty_public_names():
 LOADED = "; import sys; print(sum(name.startswith('undamped') for name in sys.modules))"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("program", "most"),
     [
@@ -65,12 +66,29 @@ LOADED = "; import sys; print(sum(name.startswith('undamped') for name in sys.mo
             "undamped.odeint(lambda t, y: -y, torch.ones(2), torch.arange(2.0), method='dopri5')",
             100,
         ),
+        (
+            "import numpy as np, undamped; x = np.random.default_rng(0).normal(size=(20, 30, 1)); "
+            "undamped.SequenceClassifier('bank').fit(x, np.arange(20) % 2)",
+            150,
+        ),
     ],
 )
 def test_a_look_up_imports_little(program, most):
     assert int(fresh(program + LOADED)) <= most
 
 
+@pytest.mark.process
+def test_help_imports_neither_torch_nor_numpy():
+    program = (
+        "import runpy, sys\nsys.argv = ['undamped', '--help']\n"
+        "try:\n    runpy.run_module('undamped', run_name='__main__')\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "print({'torch', 'numpy', 'numba'} & set(sys.modules))"
+    )
+    assert fresh(program).splitlines()[-1] == "set()"
+
+
+@pytest.mark.process
 def test_a_misspelt_name_imports_nothing():
     program = "import undamped, sys; before = set(sys.modules); hasattr(undamped, 'typo')"
     assert fresh(program + "; print(len(set(sys.modules) - before))") == "0\n"
@@ -83,11 +101,13 @@ def test_names_that_nobody_knows_are_refused():
         from undamped.nn import coRNNN  # noqa: F401
 
 
+@pytest.mark.process
 def test_all_public_names_can_be_imported_at_once():
     fresh("from undamped import *; nn.coRNN(2, 3); odeint; build")
     fresh("from undamped.nn import *; coRNN(2, 3); UnICORNN")
 
 
+@pytest.mark.process
 def test_packages_are_loaded_when_they_are_asked_for():
     code = (
         "import sys, json, undamped\n"
@@ -100,6 +120,7 @@ def test_packages_are_loaded_when_they_are_asked_for():
     assert not {"undamped.analysis", "undamped.ode", "undamped.lab.tasks"} & set(before)
 
 
+@pytest.mark.process
 def test_a_network_can_be_pickled_into_a_fresh_process(tmp_path):
     (tmp_path / "net").write_bytes(pickle.dumps(undamped.nn.coRNN(2, 3)))
     code = f"import pickle; print(pickle.load(open({str(tmp_path / 'net')!r}, 'rb')))"
@@ -116,7 +137,7 @@ def test_a_registry_imports_the_module_of_a_name_and_no_other(tmp_path, monkeypa
         f"from undamped._base.registry import Registry\nletters = Registry('letter', {index})\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("undamped._base.registry.source_of_module", lambda module: OWN)
+    monkeypatch.setattr("undamped._base.registry.source_of_module", lambda module: LIBRARY)
     letters = importlib.import_module("letters").letters
     assert list(letters) == ["alpha", "beta"] and "beta" in letters and len(letters) == 2
     assert letters.name_of(letters["beta"]) == "beta"

@@ -1,36 +1,59 @@
 """An option nobody knows is a TypeError, and the sentence names the nearest one."""
 
-import inspect
-
 import pytest
 
 import undamped
 from undamped._base.errors import UnknownNameError
 from undamped._base.options import options_of
-from undamped._base.registry import gradients, models, solvers, tasks
-
-REGISTRIES = {"model": models, "task": tasks, "solver": solvers, "gradient": gradients}
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind, entries in REGISTRIES.items() for name in entries]
+from undamped._base.registry import (
+    benchmarks,
+    experiments,
+    gradients,
+    instruments,
+    models,
+    solvers,
+    tasks,
 )
-def test_every_constructor_names_the_nearest_option(kind, name):
-    member = REGISTRIES[kind][name]
-    options = list(options_of(member))
-    if not options:
-        with pytest.raises(TypeError, match=f"{member.__name__} has no option 'tolerence'"):
-            member(tolerence=1)
-        return
-    meant = max(options, key=len)
-    wrong = meant[:-2] + meant[-1] if len(meant) > 4 else f"{meant}x"
-    required = {
-        p.name: member.example_shape() if p.name == "shape" else 2
-        for p in inspect.signature(member).parameters.values()
-        if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    }
-    with pytest.raises(TypeError, match=f"Did you mean '{meant}'"):
-        member(**required, **{wrong: 1})
+
+REGISTRIES = {
+    registry.kind: registry
+    for registry in (models, tasks, solvers, gradients, instruments, experiments, benchmarks)
+}
+ENTRIES = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry]
+
+
+def misspelt(options):
+    """Return the longest name without its last letter but one, and the name."""
+    nearest = max(options, key=len)
+    return (nearest[:-2] + nearest[-1] if len(nearest) > 4 else f"{nearest}x"), nearest
+
+
+@pytest.mark.parametrize(("kind", "name"), ENTRIES)
+def test_every_entry_names_the_nearest_option(kind, name):
+    """Without required options, too: Python alone would name the first one that is missing."""
+    registry = REGISTRIES[kind]
+    entry, options = registry[name], list(options_of(registry[name]))
+    calls = [lambda **typo: registry.build(name, **typo)]
+    if registry.checked:
+        calls.append(lambda **typo: entry(**typo))
+    if kind == "model":
+        calls.append(lambda **typo: undamped.build(name, **typo))
+    for call in calls:
+        if options:
+            wrong, right = misspelt(options)
+            with pytest.raises(TypeError, match=f"Did you mean '{right}'"):
+                call(**{wrong: 1})
+        else:
+            with pytest.raises(TypeError, match="has no option 'tolerence'"):
+                call(tolerence=1)
+
+
+@pytest.mark.parametrize("name", [name for name in models if options_of(models[name])])
+def test_a_misspelt_required_option_is_named(name):
+    required = [option.name for option in options_of(models[name]).values() if option.required]
+    for option in required:
+        with pytest.raises(TypeError, match=f"Did you mean '{option}'"):
+            undamped.build(name, **{misspelt([option])[0]: 1})
 
 
 def test_a_word_of_a_name_is_near_it():

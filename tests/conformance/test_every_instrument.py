@@ -10,7 +10,7 @@ from registries import isolate
 from torch import nn
 
 import undamped
-from undamped._base.describe import describe_member
+from undamped._base.describe import describe_entry
 from undamped._base.docstrings import sections
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import instruments, tasks
@@ -95,6 +95,7 @@ def measured(probes):
     return ask
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(instruments))
 def test_it_measures_some_small_model_and_gives_its_reason_for_the_others(name, measured):
     found = measured(name)
@@ -104,6 +105,7 @@ def test_it_measures_some_small_model_and_gives_its_reason_for_the_others(name, 
     assert all(len(reason) > 10 for reason in found.values() if isinstance(reason, str))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(instruments))
 def test_it_draws_itself_for_every_eye(name, measured, tmp_path):
     kinds = {k: r for k, r in measured(name).items() if isinstance(r, Result)}
@@ -120,6 +122,7 @@ def test_it_draws_itself_for_every_eye(name, measured, tmp_path):
     assert any(result.plot().data for result in kinds.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(instruments))
 def test_its_numbers_are_valid_json(name, measured):
     for result in measured(name).values():
@@ -128,6 +131,7 @@ def test_its_numbers_are_valid_json(name, measured):
             assert json.loads(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(instruments))
 def test_a_page_and_the_command_line_show_it(name, measured):
     found = {k: r for k, r in measured(name).items() if isinstance(r, Result)}
@@ -144,7 +148,7 @@ def test_it_is_documented(name):
     assert name.isidentifier()  # it is a key of JSON, and mostly a function
     assert member.question.endswith("?")
     assert len(sections(member)[""]) > 30
-    options = describe_member(name, instruments)["options"]
+    options = describe_entry(name, instruments)["options"]
     assert options and all(option["about"] for option in options)
 
 
@@ -161,4 +165,4 @@ def test_the_instrument_that_the_docs_build_is_one_file(tmp_path, monkeypatch):
     assert found.results["weight_sizes"].sentence.startswith("The largest")
     assert "no attention" in found.left_out["attention"]
     assert 'id="plot-weight_sizes"' in report.page([found])
-    assert describe_member("weight_sizes", instruments)["question"] == "How large are the weights?"
+    assert describe_entry("weight_sizes", instruments)["question"] == "How large are the weights?"

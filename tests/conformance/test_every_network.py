@@ -6,13 +6,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import few_fast
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import undamped
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import models
-from undamped.nn import Cell, in_chunks
-from undamped.nn.recurrent import Recurrent
+from undamped.nn import Cell, Recurrent, in_chunks
 from undamped.testing import (
     NETWORK_CHECKS,
     assert_same,
@@ -29,7 +29,7 @@ NETWORKS = [
 ]
 # Numbers are written here that no optimiser of torch would leave.
 pytestmark = pytest.mark.filterwarnings("ignore:W of full-capacity-urnn is not unitary")
-every = pytest.mark.parametrize("name", NETWORKS)
+every = pytest.mark.parametrize("name", few_fast(NETWORKS))
 
 
 def build(name, **options):
@@ -76,6 +76,7 @@ def input_gradient(call, lengths, later=None):
     return torch.autograd.grad(output.square().sum(), x)[0]
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize("block", ["none", "layer-norm"])
 def test_lengths_may_be_overwritten_before_the_backward_pass(name, block, monkeypatch):

@@ -49,6 +49,7 @@ def errors(results, reference):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "block"), CASES)
 @pytest.mark.filterwarnings("ignore:W of full-capacity-urnn is not unitary")
 def test_kernels_in_float32_are_as_near_to_float64_as_plain_loops(name, block):
@@ -76,6 +77,7 @@ def far_apart(net, x):
     return max(errors(single, double).values())
 
 
+@pytest.mark.slow
 def test_gradients_of_blocks_with_growing_oscillators_in_float32():
     """Squared frequencies below zero, which training may reach: the layer's answers are huge."""
     torch.manual_seed(0)

@@ -104,6 +104,7 @@ def test_second_derivatives_are_refused_or_plain(part):
         torch.autograd.grad(ours(*inputs).square().sum(), inputs, create_graph=True)
 
 
+@pytest.mark.slow
 def test_one_of_the_two_is_enough():
     (e,) = drawn([(4, 3, 7)])
     v, same = row_norm(e, EPSILON)

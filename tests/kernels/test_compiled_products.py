@@ -45,6 +45,7 @@ def test_a_product_is_what_numpy_says(
         np.testing.assert_allclose(found, total, rtol=TOLERANCE[dtype], atol=10 * TOLERANCE[dtype])
 
 
+@pytest.mark.slow
 def test_networks_give_the_same_by_scipys_product(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     x = torch.randn(20, 5, 3, dtype=torch.float64)

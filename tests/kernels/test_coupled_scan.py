@@ -75,6 +75,7 @@ def everything(scan, cell, x, state, lengths):
     return output, *final, *zeros
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), KERNELS)
 @settings(deadline=None, max_examples=4)
 @given(
@@ -138,6 +139,7 @@ def test_half_precision_takes_the_plain_loop():
     assert output.dtype == torch.bfloat16 and output.isfinite().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["exprnn", "momentum-lstm", "incremental", "sru"])
 @pytest.mark.parametrize("ragged", [False, True])
 def test_shares_of_the_batch_give_what_the_whole_gives(name, ragged, monkeypatch):

@@ -41,6 +41,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.process
 @needs_triton
 def test_the_interpreter_finds_what_the_plain_loops_find():
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
@@ -52,6 +53,7 @@ def test_the_interpreter_finds_what_the_plain_loops_find():
     assert {name: error for name, error in errors.items() if not error < 1e-5} == {}
 
 
+@pytest.mark.process
 @needs_triton
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100", "gfx942"])
 def test_a_kernel_compiles_for_a_card_that_is_not_here(target, tmp_path, monkeypatch):

@@ -34,6 +34,7 @@ def oracle(projected, weight, hidden, squash, lengths=None):
 SQUASH = {"relu": lambda a: np.maximum(a, 0), "tanh": np.tanh}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(
     steps=st.integers(1, 30),
@@ -57,6 +58,7 @@ def test_agrees_with_the_equation(steps, batch, hidden, nonlinearity, single, un
         np.testing.assert_allclose(a.double().numpy(), b, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nonlinearity", ["relu", "tanh"])
 @pytest.mark.parametrize("lengths", [None, [6, 2]])
 def test_gradients(nonlinearity, lengths):
@@ -75,6 +77,7 @@ def test_gradients(nonlinearity, lengths):
     assert torch.autograd.gradcheck(run, inputs)
 
 
+@pytest.mark.slow
 def test_single_precision_gradients_agree_with_the_plain_loop():
     torch.manual_seed(0)
     projected, weight = torch.randn(50, 3, 40, requires_grad=True), torch.rand(40).requires_grad_()
@@ -123,6 +126,7 @@ def test_a_layer_does_not_look_past_the_end(monkeypatch):
     assert all(part.isfinite().all() for part in (outputs, last, *gradients))
 
 
+@pytest.mark.slow
 def test_the_operator_of_a_layer_is_registered_properly():
     inputs = layer_inputs(torch.float32)
     for lengths in (None, torch.tensor([7, 2, 1])):

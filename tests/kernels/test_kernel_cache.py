@@ -49,6 +49,7 @@ def test_a_damaged_file_is_replaced(tmp_path, monkeypatch, ending, left):
     assert again(2.0) == 4.0 and sum(again.stats.cache_hits.values()) == 1
 
 
+@pytest.mark.process
 def test_whole_networks_survive_rubbish_in_the_cache(tmp_path):
     assert run(tmp_path) == "1.0\n"
     files = [path for path in tmp_path.rglob("*.nb?") if path.is_file()]

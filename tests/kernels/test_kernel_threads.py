@@ -117,6 +117,7 @@ assert threads() > before, "large products wake some"
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system does not count")
 @pytest.mark.skipif(threads._thread_limits() is None, reason="torch has other libraries here")
 def test_small_networks_wake_no_other_thread():
@@ -124,6 +125,7 @@ def test_small_networks_wake_no_other_thread():
     subprocess.run([sys.executable, "-W", "ignore", "-c", ALONE], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 200])
 def test_matrices_made_apart_have_the_gradients_of_autograd(two_threads, size, monkeypatch):
     """Those of small networks have a graph of their own; one may go back through it twice."""
@@ -193,6 +195,7 @@ class Features(Dataset):
         return gradients(self.net, x)[0]
 
 
+@pytest.mark.process
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_beside_data_loader_workers(two_threads):
     torch.manual_seed(0)
@@ -224,6 +227,7 @@ def scan():
     return rows
 
 
+@pytest.mark.process
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_the_pool_is_made_anew_after_a_fork(two_threads):
     expected = torch.from_numpy(scan())
@@ -231,11 +235,13 @@ def test_the_pool_is_made_anew_after_a_fork(two_threads):
         assert torch.equal(found, expected)
 
 
+@pytest.mark.process
 def test_importing_the_library_does_not_load_numba():
     code = "import sys, undamped; sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", ["reversible", "checkpoint", "stored"])
 @pytest.mark.parametrize("every", [True, False])
 def test_parts_of_the_batch_give_what_the_whole_gives(gradient, every):
@@ -292,6 +298,7 @@ def test_shares_run_in_the_modes_of_the_caller(two_threads):
             assert run_in_parallel([modes] * count) == [(False, False, False)] * count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_inference_mode_with_shares_of_the_batch(name, two_threads, monkeypatch):
     """Threads write into what the caller made in inference mode."""
@@ -306,6 +313,7 @@ def test_inference_mode_with_shares_of_the_batch(name, two_threads, monkeypatch)
     assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
 
 
+@pytest.mark.slow
 def test_a_default_device_elsewhere_is_nothing_to_the_kernels(two_threads, monkeypatch):
     monkeypatch.setattr(threads, "GRAIN", 1)
     for name in ("unicornn", "indrnn", "lstm", "urnn"):
@@ -318,6 +326,7 @@ def test_a_default_device_elsewhere_is_nothing_to_the_kernels(two_threads, monke
         assert torch.equal(found, wanted)
 
 
+@pytest.mark.slow
 def test_an_estimator_predicts_with_several_threads(two_threads):
     generator = np.random.default_rng(0)
     X = generator.normal(size=(70, 150, 1)).astype(np.float32)

@@ -51,6 +51,7 @@ def oracle(inputs, coefficients, state, lengths=None):
     return outputs, last
 
 
+@pytest.mark.slow
 @forms
 @per_step
 @pytest.mark.parametrize("lengths", [None, [7, 2, 5]])
@@ -65,6 +66,7 @@ def test_agrees_with_the_equation(form, per_step, lengths):
             np.testing.assert_allclose(a.detach().numpy(), b, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @forms
 @per_step
 @pytest.mark.parametrize("lengths", [None, [5, 2]])
@@ -75,6 +77,7 @@ def test_gradients(form, per_step, lengths, monkeypatch):
     assert torch.autograd.gradcheck(lambda *t: linear_scan(*t, ends), inputs)
 
 
+@pytest.mark.slow
 @forms
 @per_step
 def test_single_precision_over_many_columns(form, per_step):
@@ -115,6 +118,7 @@ def test_what_lies_beyond_an_end_is_not_looked_at():
     assert all(part.isfinite().all() for part in (outputs, last, *found))
 
 
+@pytest.mark.slow
 def test_the_operators_are_registered_properly():
     for form in ("numbers", "matrices"):
         inputs = arguments(form, form == "numbers", torch.float32)
@@ -165,6 +169,7 @@ def oscillator_oracle(u, a, k, f, s, x, z, lengths):
     return outputs, x, z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damped", [False, True])
 @pytest.mark.parametrize("lengths", [None, [9, 2, 4]])
 def test_oscillators_are_their_equation(damped, lengths, monkeypatch):
@@ -233,6 +238,7 @@ def scans_with(lengths):
     yield lambda: kernels.oscillator_stack(u, [layer], (h[None], h[None]), lengths=lengths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lengths", [[2], [1] * 6, [-1, 2, 3], [1, 2, 5], [[1, 2, 3]], [1.0, 2.0, 3.0]], ids=str
 )

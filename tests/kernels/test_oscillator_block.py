@@ -72,6 +72,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), CASES)
 @pytest.mark.parametrize("lengths", [None, [8, 0, 3, 7, 6]])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

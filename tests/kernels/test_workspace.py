@@ -21,6 +21,7 @@ def nothing_idle():
     allocate._idle.found.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [PAGE - 4, PAGE, PAGE + 4, 3 * PAGE])
 def test_room_is_as_large_as_was_asked_for(size):
     rooms = [empty((size // 4, 1), LIKE) for _ in range(3)]
@@ -31,6 +32,7 @@ def test_room_is_as_large_as_was_asked_for(size):
     assert [float(room.sum()) for room in rooms] == [0.0, size // 4, size // 2]
 
 
+@pytest.mark.slow
 def test_room_is_used_again_when_nobody_looks_into_it():
     room = empty((PAGE,), LIKE)
     place, view, array = room.data_ptr(), room[5:7], room.numpy()
@@ -42,6 +44,7 @@ def test_room_is_used_again_when_nobody_looks_into_it():
     assert empty((PAGE,), LIKE).data_ptr() == place
 
 
+@pytest.mark.slow
 def test_of_another_size_is_other_room():
     place = empty((PAGE,), LIKE).data_ptr()
     other = empty((PAGE + 1,), LIKE)
@@ -49,6 +52,7 @@ def test_of_another_size_is_other_room():
     assert empty((PAGE // 2,), LIKE.double()).data_ptr() == place  # as many bytes
 
 
+@pytest.mark.slow
 def test_little_is_kept():
     rooms = [empty((PAGE,), LIKE) for _ in range(IDLE_BYTES // (4 * PAGE) + 3)]
     del rooms
@@ -60,6 +64,7 @@ def test_little_is_kept():
     assert not any(one.size > IDLE_BYTES for one in allocate._idle.found)
 
 
+@pytest.mark.slow
 def test_threads_do_not_get_the_same_room():
     failed = []
 
@@ -79,6 +84,7 @@ def test_threads_do_not_get_the_same_room():
     assert not failed
 
 
+@pytest.mark.slow
 def test_a_copy_is_a_copy():
     given = torch.from_numpy(np.arange(2 * PAGE, dtype=np.float32)).view(2, -1).t()
     copied = contiguous_copy(given)

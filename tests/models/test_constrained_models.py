@@ -10,7 +10,7 @@ import undamped
 from models.test_motion_oracles import compare, made, perceptron, slope, states
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.errors import NonFiniteError, OptionError
-from undamped.analysis.promises import measure
+from undamped.analysis import measure
 from undamped.lab.training import fit
 from undamped.models.physics.state_model import shape_of
 
@@ -71,6 +71,7 @@ def test_rods_that_make_no_sense_are_refused():
         twice(flat)
 
 
+@pytest.mark.slow
 def test_links_teach_it_by_name_alone(tmp_path):
     run = fit(
         "chnn", "links", model_options={"hidden_size": 8, "tolerance": 1e-4},

@@ -11,7 +11,7 @@ import undamped
 from models.test_motion_oracles import leapfrog, perceptron, slope
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, ShapeError
-from undamped.analysis.promises import measure
+from undamped.analysis import measure
 from undamped.lab.instruments.films import films
 from undamped.lab.tasks.physics.pendulum_pictures import angle_of, draw
 from undamped.lab.training import fit
@@ -82,6 +82,7 @@ def test_pictures_show_the_angle():
     assert row > 10 and column in (7, 8)
 
 
+@pytest.mark.slow
 def test_a_model_of_films_learns_and_is_tested_for_longer(tmp_path):
     run = fit(
         "hgn", "pendulum-pictures", model_options={"hidden_size": 16, "channels": 4},

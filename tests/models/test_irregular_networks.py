@@ -42,6 +42,34 @@ def example(steps=7, batch=4, seed=0):
     return x.masked_fill(~seen, torch.nan), times, seen, lengths
 
 
+def states_and_gaps(network):
+    random = torch.Generator().manual_seed(0)
+    state = tuple(
+        torch.randn(16, size, generator=random, dtype=torch.float64) for size in network.state_sizes
+    )
+    return state, 100 * torch.rand(16, generator=random, dtype=torch.float64)
+
+
+@torch.no_grad()
+def test_undamped_modes_preserve_norms_over_long_gaps():
+    for damped in (False, True):
+        network = build("modes-rnn", damped=damped)
+        state, gaps = states_and_gaps(network)
+        after = torch.cat(network.flow(state, gaps), dim=-1).norm(dim=-1)
+        change = after / torch.cat(state, dim=-1).norm(dim=-1) - 1
+        assert (change.abs().max() < 1e-11) != damped
+
+
+@torch.no_grad()
+def test_the_state_of_gru_ode_bayes_stays_between_its_bounds():
+    torch.manual_seed(0)
+    network = undamped.models.GRUODEBayes(TaskShape(3, 2), hidden_size=6).double()
+    state, gaps = states_and_gaps(network)
+    inside = tuple(part.clamp(-1, 1) for part in state)  # corners included
+    after = network.flow(inside, gaps)
+    assert max(part.abs().max().item() for part in after) <= 1 + 1e-6
+
+
 @pytest.mark.parametrize(("name", "options"), EVERY)
 @pytest.mark.parametrize("missing", [True, False])
 def test_every_network_is_its_equation(name, options, missing):
@@ -231,6 +259,7 @@ def test_a_field_of_ones_own_and_any_solver():
         torch.testing.assert_close(net.gap_flow(y, gaps), wanted, rtol=0, atol=error)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_neural_cde_agrees_with_torchcde():
     torchcde = pytest.importorskip("torchcde")

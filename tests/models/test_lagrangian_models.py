@@ -8,7 +8,7 @@ import undamped
 from models.test_motion_oracles import compare, made, slope, states
 from undamped._base.contract import Batch, StateSpace
 from undamped._base.errors import NonFiniteError, OptionError
-from undamped.analysis.promises import measure
+from undamped.analysis import measure
 from undamped.lab.tasks.physics.links import angles_of, plane_of
 from undamped.lab.training import fit
 from undamped.models.physics.fields import LagrangianField
@@ -268,6 +268,7 @@ def _turns(z):
     return torch.cat((turns, torch.zeros_like(rates)), dim=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "task"), [("lnn", "henon-heiles"), ("delan", "acrobot")])
 def test_tasks_teach_them_by_name_alone(model, task, tmp_path):
     run = fit(

@@ -11,7 +11,7 @@ from undamped._base.contract import Batch, StateSpace
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import options_of
 from undamped._base.registry import models
-from undamped.analysis.promises import measure
+from undamped.analysis import measure
 from undamped.lab import cli
 from undamped.lab.training import Run, fit, resume
 from undamped.models.physics.state_model import shape_of
@@ -203,6 +203,7 @@ def test_what_cannot_be_compared_is_said_before_anything_is_trained(tmp_path):
     assert "hnn" in str(said.exception) and "lstm" not in str(said.exception)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     ["hnn", "srnn", "taylor-net", "ssinn", "nssnn", "sympnet", "symoden", "delan", "lnn"],

@@ -385,6 +385,7 @@ def energies(model, start, h, steps, every=1):
         return model.energy(path) - model.energy(start)
 
 
+@pytest.mark.slow
 def test_energy_of_leapfrog_falls_by_four_when_steps_halve_and_has_no_trend():
     model, start = bowl(), torch.tensor([[0.5, -1.0, 0.3, 0.2], [1.0, 1.0, 0.0, -0.5]]).double()
     wide, narrow = (energies(model, start, h, round(20 / h)).abs().amax(0) for h in (0.04, 0.02))

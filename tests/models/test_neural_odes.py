@@ -269,6 +269,7 @@ def test_an_integral_loss_reaches_the_parameters_inside_it(gradient):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_every_model_is_built_by_name_and_learns(name):
     torch.set_default_dtype(torch.float32)

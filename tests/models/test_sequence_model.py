@@ -6,8 +6,7 @@ import torch
 import undamped
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, ShapeError
-from undamped.models.encoder_decoder import Decoder, EncoderDecoder
-from undamped.models.sequence_model import SequenceModel
+from undamped.models import Decoder, EncoderDecoder, SequenceModel
 
 LENGTHS = torch.tensor([6, 2, 4])
 
@@ -129,6 +128,7 @@ def test_one_to_many_learns_to_unroll_a_vector(name):
     assert torch.equal(cold, targets)
 
 
+@pytest.mark.slow
 def test_encoder_decoder_learns_to_turn_a_sequence_around():
     torch.manual_seed(0)
     model = EncoderDecoder("gru", input_size=4, symbols=4, hidden_size=64)

@@ -8,13 +8,8 @@ import oracles
 import undamped
 from undamped._base.errors import OptionError
 from undamped.nn.bases.cell import reference_scan
-from undamped.parametrizations.initial import (
-    block_rotations,
-    cayley,
-    henaff,
-    orthogonal_start,
-    random_orthogonal,
-)
+from undamped.parametrizations import orthogonal_start, random_orthogonal
+from undamped.parametrizations.initial import block_rotations, cayley, henaff
 
 T, B, D, H = 7, 3, 4, 5
 

@@ -96,6 +96,7 @@ def test_antisymmetric(gated):
     compare(net, cell)
 
 
+@pytest.mark.slow
 def test_fastrnn():
     cell = moved(torchrecurrent.FastRNNCell(INPUTS, UNITS, nonlinearity=torch.tanh))
     net = undamped.nn.FastRNN(INPUTS, UNITS).double()

@@ -62,6 +62,7 @@ def block_oracle(e, block, layer, statistics):
     return e + (g @ W[:n].T + b[:n]) * sigmoid(g @ W[n:].T + b[n:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [False, True])
 def test_the_gated_unit_is_the_same_in_one_pass_and_by_torch(masked):
     torch.manual_seed(0)
@@ -186,6 +187,7 @@ def test_statistics_are_those_of_true_steps_and_stand_still_in_evaluation():
     assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
 
 
+@pytest.mark.slow
 def test_gradients_of_blocks():
     for name, block in (("linoss", "layer-norm"), ("minlstm", "batch-norm")):
         net = build(name, block, hidden_size=3).train()
@@ -234,6 +236,7 @@ CHUNKED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "block"), CHUNKED)
 @pytest.mark.parametrize("lengths", [None, [11, 2, 7]])
 def test_chunks_give_what_the_whole_gives(name, block, lengths, short_chunks, monkeypatch):
@@ -274,6 +277,7 @@ def test_chunks_give_what_the_whole_gives(name, block, lengths, short_chunks, mo
                 torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_chunks_without_gradients_and_with_parameters_of_somebody_else(short_chunks):
     net, x = build("linoss", "batch-norm"), inputs(11)
     with torch.no_grad():

@@ -15,8 +15,8 @@ from undamped._base.errors import OptionError
 from undamped._base.registry import models
 from undamped.kernels.coupled import operator as coupled_operator
 from undamped.kernels.memory import operator as memory_operator
+from undamped.nn import Recurrent
 from undamped.nn.bases.coupled import CoupledCell
-from undamped.nn.recurrent import Recurrent
 
 NETWORKS = [
     name
@@ -61,6 +61,7 @@ def gradients(call, net, *arguments):
     return [output.detach(), *(p.grad.clone() for p in net.parameters() if p.grad is not None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "ragged"), [*WAYS, *((name, True) for name in LINEAR)])
 def test_forward_and_backward_compile_without_a_break(name, ragged):
     net = structured(name)
@@ -74,6 +75,7 @@ def test_forward_and_backward_compile_without_a_break(name, ragged):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
 def test_inductor_takes_an_lstm():
     net, x = build("lstm"), torch.randn(7, 2, 3)
@@ -82,6 +84,7 @@ def test_inductor_takes_an_lstm():
     torch.testing.assert_close(gradients(compiled, net, x), gradients(net, net, x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_exports_as_one_operator_a_layer_for_any_length(name):
     net = build(name, num_layers=2).eval()
@@ -93,6 +96,7 @@ def test_every_network_exports_as_one_operator_a_layer_for_any_length(name):
     torch.testing.assert_close(program.module()(x)[0], net(x)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_has_shapes_without_numbers(name):
     real = build(name, num_layers=2)
@@ -111,6 +115,7 @@ def test_every_network_has_shapes_without_numbers(name):
         assert meta.last(x.to("meta"))[0].shape == real.last(x)[0].shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "ragged"), WAYS)
 def test_the_operator_is_registered_properly(name, ragged, monkeypatch):
     net = structured(name)
@@ -132,6 +137,7 @@ def test_the_operator_is_registered_properly(name, ragged, monkeypatch):
     torch.library.opcheck(getattr(torch.ops.undamped, f"{key}_scan").default, tuple(plain))
 
 
+@pytest.mark.slow
 def test_a_network_whose_memory_depends_on_numbers_says_so():
     net, x = build("sab", keep_every=3).eval(), torch.randn(7, 2, 3)
     torch._dynamo.reset()
@@ -142,6 +148,7 @@ def test_a_network_whose_memory_depends_on_numbers_says_so():
         copy.deepcopy(net).to("meta")(x.to("meta"))
 
 
+@pytest.mark.process
 def test_eager_calls_do_not_import_the_compiler():
     code = (
         "import sys, torch, undamped\n"

@@ -8,7 +8,7 @@ from family_oracles import array, linoss
 import undamped
 from oracles import sigmoid
 from undamped._base.errors import OptionError
-from undamped.analysis.promises import measure
+from undamped.analysis import measure
 from undamped.nn.mingru import positive
 
 logistic = torch.nn.functional.logsigmoid

@@ -69,6 +69,7 @@ def named(variant):
     return "-".join([variant[0], *(str(value) for value in variant[1].values())])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "compiled"])
 @pytest.mark.parametrize("variant", ATTENDING, ids=named)
 def test_attention_to_all_is_the_papers(variant, plain):
@@ -79,6 +80,7 @@ def test_attention_to_all_is_the_papers(variant, plain):
     torch.testing.assert_close(output, torch.from_numpy(attends_to_all(x.numpy(), net.cell(0))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "compiled"])
 @pytest.mark.parametrize("variant", SCREENED, ids=named)
 def test_screening_is_the_papers(variant, plain):
@@ -116,6 +118,7 @@ def test_the_released_scores_do_not_see_the_query():
     assert int((cell._weights(one, states, seen) > 0).sum()) == 1  # top − 1
 
 
+@pytest.mark.slow
 def test_the_cut_leaves_only_attended_paths():
     """With the recurrent gradient cut, a step that is not remembered has none from far away."""
     net = build("sab", keep_every=4, top=2, truncate=4)
@@ -128,6 +131,7 @@ def test_the_cut_leaves_only_attended_paths():
     assert not alone[:8].any() and alone[8:].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [None, [17, 1, 6]], ids=["whole", "lengths"])
 @pytest.mark.parametrize("variant", VARIANTS, ids=named)
 def test_compiled_loops_agree_with_plain_ones(variant, lengths):
@@ -156,6 +160,7 @@ def test_compiled_loops_agree_with_plain_ones(variant, lengths):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", STEADY, ids=named)
 def test_a_stream_is_the_pass_and_its_state_does_not_grow(variant):
     name, options = variant
@@ -172,6 +177,7 @@ def test_a_stream_is_the_pass_and_its_state_does_not_grow(variant):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["relrnn", "rellstm", "memrnn", "memlstm", "sab"])
 def test_zero_means_empty(name):
     """Multiplying a state by a mask starts samples afresh."""
@@ -189,6 +195,7 @@ def test_zero_means_empty(name):
     torch.testing.assert_close(going_on[:, 0], carried[:, 0])
 
 
+@pytest.mark.slow
 def test_threads_share_the_batch():
     torch.manual_seed(0)
     net = undamped.nn.RelLSTM(3, 64)

@@ -5,14 +5,15 @@ import copy
 import numpy as np
 import pytest
 import torch
+from tiers import few_fast
 from torch import multiprocessing
 from torch.func import functional_call, vmap
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import undamped
 from undamped._base.registry import models
+from undamped.nn import Recurrent
 from undamped.nn.bases.constant_cache import ModuleCache, contents
-from undamped.nn.recurrent import Recurrent
 
 NETWORKS = [
     name
@@ -21,7 +22,7 @@ NETWORKS = [
 ]
 # Numbers are written here that no optimiser of torch would leave.
 pytestmark = pytest.mark.filterwarnings("ignore:W of full-capacity-urnn is not unitary")
-every = pytest.mark.parametrize("name", NETWORKS)
+every = pytest.mark.parametrize("name", few_fast(NETWORKS))
 X = torch.randn(7, 2, 3, generator=torch.Generator().manual_seed(0))
 
 
@@ -84,6 +85,7 @@ def buffers(net):
 WRITES = [fused_adam, data_writes, averaged_weights, numpy_writes, buffers]
 
 
+@pytest.mark.slow
 @every
 def test_no_write_goes_unnoticed(name):
     net = build(name)
@@ -144,6 +146,7 @@ def _write_from_elsewhere(net):
             parameter.add_(0.1)
 
 
+@pytest.mark.process
 def test_another_process_may_write(name="exprnn"):
     net = build(name).share_memory()
     before = stepped(net)

@@ -73,6 +73,7 @@ def test_outputs_follow_the_equations(name, gradient, short_chunks):
     assert all(torch.equal(a, b) for a, b in zip(last_state, state, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_gradients_are_right(gradient, bidirectional, monkeypatch):
@@ -100,6 +101,7 @@ def test_gradients_are_right(gradient, bidirectional, monkeypatch):
 CASES = list(itertools.product((False, True), (0.0, 0.4), (None, [40, 1, 17, 33])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("bidirectional, dropout, lengths", CASES)
 def test_every_mode_agrees_with_the_plain_loop(
@@ -287,6 +289,7 @@ def test_the_option_is_declared_and_checked():
         undamped.build("unicornn", input_size=2, hidden_size=3, gradient="none")
 
 
+@pytest.mark.slow
 def test_compiler_and_exporter_see_one_operator():
     torch.manual_seed(0)
     net = undamped.nn.UnICORNN(3, 4, 2)

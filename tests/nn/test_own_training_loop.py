@@ -11,9 +11,8 @@ import torch
 
 import undamped
 from undamped._base.registry import models
-from undamped.analysis.promises import measure
-from undamped.nn.bases.cell import Cell
-from undamped.nn.recurrent import Recurrent
+from undamped.analysis import measure
+from undamped.nn import Cell, Recurrent
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-training-loop.md"
 PROMISING = [
@@ -52,6 +51,7 @@ def all_kept(cell):
     return all(result.holds for result in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROMISING)
 def test_promises_survive_a_plain_loop(name):
     torch.manual_seed(0)
@@ -84,6 +84,7 @@ def test_independent_weights_stay_below_their_limit(name, optimiser):
         assert cell.weight.abs().max() <= cell.limit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["full-capacity-urnn", "indrnn", "exprnn", "nnrnn"])
 @pytest.mark.parametrize("way", ["deepcopy", "pickle", "to", "load", "replace"])
 def test_copies_and_moved_networks_keep_their_promise(name, way):
@@ -255,6 +256,7 @@ def test_an_update_to_infinity_is_left_to_be_seen():
     assert net.cell(0).unitary.isnan().all()
 
 
+@pytest.mark.slow
 def test_dead_networks_are_not_kept():
     import gc
     import weakref

@@ -11,13 +11,13 @@ import pytest
 import torch
 from family_oracles import ORACLES
 from member_groups import CELLS
+from tiers import few_fast
 
 import undamped
 from undamped._base.errors import OptionError
 from undamped._base.options import REQUIRED, convert, options_of
 from undamped._base.registry import models
-from undamped.nn.bases.cell import Cell
-from undamped.nn.recurrent import Recurrent
+from undamped.nn import Cell, Recurrent
 
 # Numbers are written here that no optimiser of torch would leave.
 pytestmark = pytest.mark.filterwarnings("ignore:W of full-capacity-urnn is not unitary")
@@ -38,6 +38,7 @@ def inputs(time=12, batch=2, size=3):
     return torch.randn(time, batch, size, generator=generator, dtype=torch.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ORACLES)
 @pytest.mark.parametrize("hidden", [3, 5, 8])  # 3 is also the size of the input
 def test_cells_are_the_papers_equations(name, hidden):
@@ -135,6 +136,7 @@ def behaviour(net, x):
     return everything
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "option"), PAIRS)
 def test_every_option_changes_something(name, option):
     declared = options_of(models[name])[option]
@@ -383,7 +385,7 @@ def test_srus_saved_before_there_was_a_scale_answer_as_they_did():
     assert torch.equal(old(x)[0], plain(x)[0]) and not torch.equal(old(x)[0], net(x)[0])
 
 
-@pytest.mark.parametrize("name", sorted(ORACLES))
+@pytest.mark.parametrize("name", few_fast(sorted(ORACLES)))
 def test_one_unit_is_enough(name):
     net = undamped.build(name, input_size=1, hidden_size=1)
     output, _ = net(torch.randn(4, 2, 1))
@@ -400,6 +402,7 @@ def test_complex_cells_show_both_parts():
     assert undamped.nn.EURNN(3, 4, unitary=False).output_size == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"capacity": 1}, {"style": "fft"}, {"unitary": False}])
 def test_eurnn_by_layers_equals_eurnn_by_its_matrix(options):
     net = perturbed("eurnn", hidden=32, **options)
@@ -423,6 +426,7 @@ def test_eurnn_by_layers_equals_eurnn_by_its_matrix(options):
         torch.testing.assert_close(state, expected)
 
 
+@pytest.mark.slow
 def test_urnn_by_transforms_equals_urnn_by_its_matrix(monkeypatch):
     net, x = perturbed("urnn", hidden=8), inputs(6).requires_grad_(True)
     results = []
@@ -446,6 +450,7 @@ STRUCTURED = {"ornn"}
 """Reflections are applied by torch at every step; what is elementwise is compiled."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CELLS)
 def test_every_cell_has_a_kernel(name):
     """The number of operations grows with time in plain loops alone."""

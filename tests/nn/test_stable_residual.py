@@ -7,7 +7,8 @@ from recurrent_fields import AntisymmetricField, CoRNNField, UnICORNNField, step
 
 from undamped._base.errors import OptionError
 from undamped.nn.unicornn import UnICORNNCell
-from undamped.ode.flows.stable_residual import KINDS, StableResidual
+from undamped.ode import StableResidual
+from undamped.ode.flows.stable_residual import KINDS
 
 
 @pytest.fixture(autouse=True)

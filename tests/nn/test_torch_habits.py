@@ -6,20 +6,21 @@ import warnings
 
 import pytest
 import torch
+from tiers import few_fast
 from torch import nn
 from torch.func import functional_call
 
 import undamped
 from undamped._base.errors import OptionError
 from undamped._base.registry import models
-from undamped.nn.recurrent import Recurrent
+from undamped.nn import Recurrent
 
 NETWORKS = [
     name
     for name in models
     if isinstance(models[name], type) and issubclass(models[name], Recurrent)
 ]
-every = pytest.mark.parametrize("name", NETWORKS)
+every = pytest.mark.parametrize("name", few_fast(NETWORKS))
 TWINS = [("RNN", nn.RNN), ("LSTM", nn.LSTM), ("GRU", nn.GRU)]
 twins = pytest.mark.parametrize("ours, theirs", [(getattr(undamped.nn, n), t) for n, t in TWINS])
 X = torch.randn(7, 4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -221,7 +222,7 @@ def test_sixteen_bits_work_or_are_refused(name, dtype):
 
 
 # What SAB remembers depends on a clock that is part of the data.
-@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "sab"])
+@pytest.mark.parametrize("name", few_fast(name for name in NETWORKS if name != "sab"))
 # torch's own rules for forward mode are scripts still.
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 def test_plain_loops_are_open_to_transforms(name):

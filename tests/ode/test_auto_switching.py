@@ -53,6 +53,7 @@ def test_a_mild_field_stays_explicit(switched):
     torch.testing.assert_close(found.final, plain.final, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_field_that_calms_down_is_handed_back(switched):
     def field(t, y):

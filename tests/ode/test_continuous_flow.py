@@ -11,6 +11,7 @@ import undamped
 from undamped._base.errors import OptionError
 from undamped.ode import ContinuousFlow
 from undamped.ode.fields import BottleneckField, ConcatSquashField
+from undamped.ode.flows import continuous_flow
 from undamped.ode.flows.jacobian_trace import bottleneck_trace, draw_noise, field_and_trace
 
 
@@ -68,6 +69,34 @@ def test_sampling_and_density_agree():
         again = flow(x)
     torch.testing.assert_close(density, again.log_prob, rtol=1e-5, atol=1e-6)
     assert flow.evaluations > 0
+
+
+def log_determinant_error(model):
+    """Return the largest distance of the change of log p from the flow's log-determinant."""
+    x, contexts = model.example(4, torch.Generator().manual_seed(0))
+    errors = []
+    for k in range(4):
+        point, context = x[k : k + 1], None if contexts is None else contexts[k : k + 1]
+        rows = torch.autograd.functional.jacobian(lambda s, c=context: model.carry(s, c), point)
+        determinant = torch.linalg.slogdet(rows.reshape(2, 2)).logabsdet
+        with torch.no_grad():
+            base = model.base_log_prob(model.carry(point, context))
+            errors.append(model.log_prob(point, context) - base - determinant)
+    return torch.stack(errors).abs().max().item()
+
+
+@pytest.mark.parametrize("options", [{}, {"context_size": 3}, {"bottleneck_size": 1}])
+def test_log_densities_change_by_the_log_determinant(options, monkeypatch):
+    model = undamped.models.FFJORD(2, tolerance=1e-8, gradient="backprop", **options).eval()
+    assert log_determinant_error(model) < 1e-4
+    plain = continuous_flow.field_and_trace
+
+    def wrong(*arguments):
+        value, trace, frobenius = plain(*arguments)
+        return value, trace - 1, frobenius
+
+    monkeypatch.setattr(continuous_flow, "field_and_trace", wrong)
+    assert log_determinant_error(model) > 0.1
 
 
 def test_a_density_integrates_to_one():

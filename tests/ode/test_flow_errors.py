@@ -72,6 +72,7 @@ def test_what_a_field_itself_raises_later_stays():
         undamped.NeuralODE(Failing())(torch.randn(3, 2))
 
 
+@pytest.mark.process
 def test_a_solve_does_not_load_the_compiler():
     code = """
 import sys, torch, undamped
@@ -94,6 +95,7 @@ class Between(nn.Module):
         return undamped.odeint(self.field, self.layer(x), torch.tensor([0.0, 1.0]))[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "make",

@@ -180,6 +180,7 @@ def test_every_direction_costs_what_its_mean_says(double):
     assert penalty(matrix - matrix.T) == pytest.approx(0.0, abs=1e-20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize(("name", "options"), MODELS, ids=[name for name, _ in MODELS])
 def test_gradients_of_penalties_are_those_of_differences(name, options, kept, double):
@@ -266,6 +267,7 @@ def test_options_without_effect_are_refused(options, said):
         undamped.models.NODE(2, 2, **options)
 
 
+@pytest.mark.slow
 def test_training_makes_the_norm_steadier_and_resumes_to_the_same_bits(tmp_path):
     train = {"steps": 30, "batch_size": 32, "validate_every": 15, "learning_rate": 0.01}
     runs = {}

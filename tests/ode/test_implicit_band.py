@@ -138,6 +138,7 @@ def test_solutions_are_those_of_full_matrices(how):
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", ["checkpoint", "backprop"])
 @pytest.mark.parametrize("steps", ["batch", "sample"])
 @pytest.mark.parametrize("method", [Radau5, SDIRK4])

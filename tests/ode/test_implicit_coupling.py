@@ -104,6 +104,7 @@ def truth(name):
     return gradient_of(*problem(name), method="dopri8", rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "method", "gradient"), CASES)
 def test_coupled_rows_are_one_system(name, method, gradient):
     solver = solvers[method]()
@@ -116,6 +117,7 @@ def test_coupled_rows_are_one_system(name, method, gradient):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "method", "gradient"), [case for case in CASES if case[2] != "adjoint"]
 )
@@ -153,6 +155,7 @@ def stiff_system():
     return (lambda t, y: y @ matrix), torch.randn(40, dtype=torch.float64, requires_grad=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", ["backprop", "checkpoint"])
 def test_equations_not_solved_on_the_backward_pass_are_an_error(gradient):
     field, y0 = stiff_system()
@@ -187,6 +190,7 @@ def test_the_adjoint_of_an_implicit_method_knows_its_derivative(method):
     assert solution.evaluations_backward < 1500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in IMPLICIT if solvers[name]().adaptive])
 def test_the_adjoint_on_a_stiff_network(method):
     torch.manual_seed(2)

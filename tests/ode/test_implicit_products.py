@@ -186,6 +186,7 @@ def test_a_singular_system_has_no_finite_inverse():
     assert not inverses.solve(0, torch.ones(1, 2)).isfinite().all()
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("steps", ["batch", "sample"])
 @pytest.mark.parametrize("method", ["radau5", "sdirk4"])

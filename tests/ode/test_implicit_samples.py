@@ -21,6 +21,7 @@ def starts():
     return torch.stack((torch.full_like(mu, 2.0), torch.zeros_like(mu), mu), dim=1)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("method", METHODS)
 def test_every_sample_goes_its_own_way(method):
@@ -35,6 +36,7 @@ def test_every_sample_goes_its_own_way(method):
         assert float((apart / scale)[0]) < (2e-2 if method == "trbdf2" else 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("gradient", ["checkpoint", "backprop"])
 def test_gradients_are_those_of_finite_differences(method, gradient):

@@ -157,6 +157,7 @@ def van_der_pol(t, y):
     return torch.cat((p, 20 * (1 - q * q) * p - q), -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in solvers if solvers[name].per_sample])
 @pytest.mark.parametrize("more", [{}, {"options": {"first_step": 0.1, "max_step": 0.2}}])
 def test_steps_of_a_sample_are_those_of_a_batch_of_one(method, more):

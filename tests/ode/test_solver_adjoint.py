@@ -33,6 +33,7 @@ def grid(method, gradient, times, rtol=1e-7):
     return torch.autograd.grad((weights * found.final).sum(), (start, rate))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "rtol"), [("rodas5p", 1e-5), ("dopri5", 1e-6)])
 def test_contracting_flows_are_refused(method, rtol):
     with pytest.raises(SolveError, match="checkpoint"):

@@ -72,6 +72,7 @@ def of(h, net):
     return torch.autograd.grad(h.pow(2).sum(), list(net.parameters()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
 @pytest.mark.parametrize(
     ("method", "steps"),
@@ -97,6 +98,7 @@ def test_a_late_binding_loop_variable_of_reversible_methods(method):
         torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", OTHERS)
 def test_a_late_binding_loop_variable_of_other_methods(method):
     with pytest.raises(OptionError, match="loop variable"):
@@ -229,6 +231,7 @@ def lorenz(t, y):
     return torch.stack((10 * (b - a), a * (28 - c) - b, a * b - 8 / 3 * c), -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "checkpoint_steps"), [(torch.float32, 1), (D, 20)])
 @pytest.mark.parametrize("steps", ["batch", "sample"])
 @pytest.mark.parametrize("method", ADAPTIVE)

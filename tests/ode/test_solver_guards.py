@@ -7,9 +7,8 @@ from torch.func import functional_call
 
 import undamped
 from undamped._base.errors import OptionError, ShapeError
-from undamped.ode import NeuralODE, solve
+from undamped.ode import Dopri5, NeuralODE, solve
 from undamped.ode.fields import PerceptronField
-from undamped.ode.methods.explicit.dopri5 import Dopri5
 
 D = torch.float64
 TIMES = [0.0, 1.0]

@@ -1,6 +1,8 @@
-"""What solvers declare, measured over the registry: order, symmetry, symplecticity, reversal."""
+"""Energies over long times, and the calls that a solve makes.
 
-import math
+What solvers declare is measured by tests/conformance/test_every_solver.py.
+"""
+
 import sys
 from pathlib import Path
 
@@ -9,125 +11,7 @@ import torch
 
 import undamped
 from undamped._base.registry import solvers
-from undamped.ode import LinearRotating, Rotating, Separable, solve
-
-torch.manual_seed(0)
-START = torch.tensor([[0.9, 0.3], [-0.4, 0.7]], dtype=torch.float64)
-# A pendulum with a driven length: separable, Hamiltonian, nonlinear, and dependent on time.
-PENDULUM = Separable(lambda t, p: p, lambda t, q: -torch.sin(q) * (1 + 0.3 * torch.sin(t)))
-# Everything but the drive, for properties that are stated for autonomous Hamiltonians.
-FREE = Separable(lambda t, p: p + 0.1 * p**3, lambda t, q: -torch.sin(q))
-NAMES = list(solvers)
-ROTATING = [name for name in NAMES if solvers[name].rotates]
-TURN = torch.linalg.qr(torch.randn(4, 4, dtype=torch.float64)).Q
-SKEW = torch.randn(3, 4, 4, dtype=torch.float64)
-SKEW = SKEW - SKEW.mT
-
-
-def drift(t):
-    return SKEW[0] * torch.cos(3 * t) + t * SKEW[1]
-
-
-def swirl(t, y):
-    return y.mT @ SKEW[2] @ y + (torch.tanh(y) - torch.tanh(y.mT)) * torch.sin(t)
-
-
-def problem(name):
-    """A field that the method is for, and a start; both depend on time and, if they may, on Y."""
-    if not solvers[name].rotates:
-        return PENDULUM, START
-    return LinearRotating(drift) if solvers[name].linear else Rotating(swirl), TURN
-
-
-def exact(field, y0, end):
-    # The highest order at fine fixed steps; test_solvers_against_scipy checks it with SciPy.
-    return solve(field, y0, [0.0, end], method="dopri8", options={"step_size": 0.03}).final
-
-
-def fixed(name, field, y0, end, count):
-    return solve(field, y0, [0.0, end], method=name, options={"step_size": end / count}).final
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_declared_order_is_the_measured_one(name):
-    order = solvers[name]().order
-    counts = {1: (80, 160), 2: (40, 80), 3: (24, 48), 4: (30, 60), 5: (20, 40), 8: (14, 28)}
-    if name == "tao":
-        counts[2] = (200, 400)
-    if solvers[name].implicit and not solvers[name].switches:
-        counts = {1: (25, 50), 2: (12, 24), 3: (8, 16), 4: (8, 16), 5: (5, 10), 6: (4, 8)}
-    coarse, fine = counts[order]
-    # The error of a high order drowns in rounding unless the time is long.
-    end = 8.0 if order == 8 else 2.0
-    field, start = problem(name)
-    reference = exact(field, start, end)
-    errors = [
-        float((fixed(name, field, start, end, count) - reference).abs().max())
-        for count in (coarse, fine)
-    ]
-    measured = math.log2(errors[0] / errors[1])
-    assert abs(measured - order) < 0.2, f"{name} declares {order}, measured {measured:.2f}"
-
-
-def step_once(solver, h, state, t=0.2):
-    field = problem(solver.name)[0] if solver.rotates else FREE
-    return solver.step(field, t, h, state)[0]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_symmetry_is_as_declared(name):
-    solver = solvers[name]()
-    start = TURN if solver.rotates else START
-    state = solver.start(FREE, 0.2, start)
-    for _ in range(3):
-        state = step_once(solver, 0.1, state)
-    there = step_once(solver, 0.8, state, 0.2)
-    back = step_once(solver, -0.8, there, 1.0)
-    gap = max(float((a - b).abs().max()) for a, b in zip(back, state, strict=True))
-    assert (gap < 1e-9) == solver.symmetric, f"{name}: {gap:.1e}"
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ROTATING])
-def test_symplecticity_is_as_declared(name):
-    solver = solvers[name]()
-    y = START[:1]
-    extra = solver.start(FREE, 0.0, y)
-    doubled = name == "tao"  # symplectic on its doubled phase space (q, p, x, y)
-    flat = torch.cat([extra[0], extra[1]], dim=1) if doubled else y
-
-    def step(z):
-        if doubled:
-            state = (z[:, :2], z[:, 2:])
-            return torch.cat(solver.step(FREE, 0.0, 0.8, state)[0], dim=1)
-        return solver.step(FREE, 0.0, 0.8, (z, *solver.start(FREE, 0.0, z)[1:]))[0][0]
-
-    size = flat.shape[1]
-    jacobian = torch.autograd.functional.jacobian(step, flat).reshape(size, size)
-    form = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
-    form = torch.block_diag(form, form) if doubled else form
-    gap = float((jacobian.T @ form @ jacobian - form).abs().max())
-    assert (gap < 1e-9) == solver.symplectic, f"{name}: {gap:.1e}"
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if solvers[name].reversible])
-def test_a_reversible_method_goes_there_and_back(name):
-    solver = solvers[name]()
-    field, start = problem(name)
-    state = started = solver.start(field, 0.0, start)
-    count, h = 300, 0.02
-    for number in range(count):
-        state, _ = solver.step(field, number * h, h, state)
-    assert float((state[0] - started[0]).abs().max()) > 0.1
-    for number in reversed(range(count)):
-        state = solver.reverse(field, number * h, h, state)
-    for a, b in zip(state, started, strict=True):
-        assert float((a - b).abs().max()) < 1e-10
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if not solvers[name].reversible])
-def test_a_method_that_cannot_be_undone_says_so(name):
-    with pytest.raises(ValueError, match="reversible"):
-        solvers[name]().reverse(FREE, 0.0, 0.1, (START,))
+from undamped.ode import Separable, solve
 
 
 @pytest.mark.parametrize("name", ["symplectic-euler", "leapfrog", "yoshida4"])

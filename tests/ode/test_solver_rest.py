@@ -43,6 +43,7 @@ def tolerances(method):
     return {"rtol": rtol, "atol": rtol / 100}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ADAPTIVE)
 def test_pendulum_at_rest(method):
     more = tolerances(method)
@@ -51,6 +52,7 @@ def test_pendulum_at_rest(method):
     assert slope == pytest.approx(hanging(2.0), abs=more["rtol"] * (50 if "2" in method else 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", PER_SAMPLE)
 def test_samples_at_rest(method):
     more = tolerances(method)
@@ -65,6 +67,7 @@ def test_pendulum_near_rest(method, theta):
     assert slope == pytest.approx(hanging(2.0), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("time", [1.0, 5.0, 50.0])
 def test_longer_and_shorter(time):
     gradient = "backprop" if time == 1 else "checkpoint"
@@ -126,6 +129,7 @@ def test_a_sample_at_rest_does_not_depend_on_others():
     assert together[0].item() == pytest.approx(hanging(2.0), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "auto", "radau5", "rodas5p"])
 @pytest.mark.parametrize("start", ["ones", "zeros", "nearly ones"])
 def test_consensus(method, start):
@@ -158,6 +162,7 @@ def grid_gradient(method, rtol, seed, **more):
     return torch.autograd.grad((weights * found.final).sum(), rate)[0].item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "bosh3", "auto"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_diffusion_at_the_limit_of_stability(method, seed):
@@ -168,6 +173,7 @@ def test_diffusion_at_the_limit_of_stability(method, seed):
         assert found == pytest.approx(exact, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", ["batch", "sample"])
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(("method", "rtol"), [("heun", 1e-4), ("fehlberg2", 1e-3)])

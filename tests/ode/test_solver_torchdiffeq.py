@@ -104,6 +104,7 @@ def off(truth, found):
     return float((truth - found.detach()).abs().max() / truth.abs().max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "reverse"), [(D, False), (D, True), (torch.float32, True)])
 @pytest.mark.parametrize(
     ("method", "name"),
@@ -261,6 +262,7 @@ def test_another_adjoint_method_wants_its_options():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     ("method", "name", "interface"),

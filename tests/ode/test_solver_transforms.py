@@ -101,6 +101,7 @@ def test_equations_are_not_seen_through_and_that_is_said(method):
             transform(start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", ["batch", "sample"])
 @pytest.mark.parametrize("gradient", ["checkpoint", "backprop", "adjoint"])
 @pytest.mark.parametrize("method", METHODS)

@@ -40,6 +40,7 @@ def test_scipy_knows_the_closed_forms(name):
     torch.testing.assert_close(detest_values(name), wanted, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "bosh3"])
 def test_detest_problems_to_the_tolerance(name, method):
@@ -61,6 +62,7 @@ def test_detest_problems_to_the_tolerance(name, method):
     assert apart < growth * tolerance * float(reference.abs().max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["A4", "B4", "C5", "D3", "E5"])
 def test_detest_gradients_agree_with_torchdiffeq(name):
     torchdiffeq = pytest.importorskip("torchdiffeq")

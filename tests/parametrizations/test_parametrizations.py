@@ -10,18 +10,29 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from undamped._base.errors import OptionError
-from undamped.parametrizations.cayley import ScaledCayley, cayley_transform
+from undamped.parametrizations import (
+    Exponential,
+    FourierUnitary,
+    Givens,
+    Householder,
+    Riemannian,
+    ScaledCayley,
+    Schur,
+    SingularBand,
+    Skew,
+    isometry_defect,
+    orthogonal_start,
+    orthogonality_penalty,
+    random_orthogonal,
+    riemannian_step,
+)
+from undamped.parametrizations.cayley import cayley_transform
 from undamped.parametrizations.complex_pair import real_form, to_complex, to_pair
-from undamped.parametrizations.exponential import Exponential, rotation_logarithm
-from undamped.parametrizations.fourier_unitary import FourierUnitary
-from undamped.parametrizations.givens import Givens
-from undamped.parametrizations.householder import Householder, reflection_factors
-from undamped.parametrizations.initial import henaff, orthogonal_start, random_orthogonal
-from undamped.parametrizations.matrix_set import isometry_defect
-from undamped.parametrizations.riemannian import Riemannian, riemannian_step
-from undamped.parametrizations.schur import Schur, lower_mask
-from undamped.parametrizations.singular_band import SingularBand, orthogonality_penalty
-from undamped.parametrizations.skew import Skew, skew
+from undamped.parametrizations.exponential import rotation_logarithm
+from undamped.parametrizations.householder import reflection_factors
+from undamped.parametrizations.initial import henaff
+from undamped.parametrizations.schur import lower_mask
+from undamped.parametrizations.skew import skew
 
 SIZE = 6
 SETS = {
@@ -102,6 +113,7 @@ def test_a_thousand_updates_stay_in_the_set(name):
     assert (weight - start.float()).abs().max() > 0.05
 
 
+@pytest.mark.slow
 def test_a_thousand_updates_keep_the_band():
     maps = SingularBand(SIZE, 0.1)
     weight = trained(maps, maps.sample(torch.Generator().manual_seed(1)))
@@ -127,6 +139,7 @@ def test_large_matrices_stay_orthogonal_in_single_precision():
         assert maps.distance(maps(free)) <= 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maps", [Givens(SIZE, 3), FourierUnitary(SIZE)])
 def test_a_thousand_updates_of_free_numbers_stay_unitary(maps):
     torch.manual_seed(0)

@@ -23,6 +23,7 @@ def test_there_are_blocks():
         assert len(found) == page.read_text().count("```python") >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_a_block_of_the_page_runs(number, monkeypatch, tmp_path):
     shown = []

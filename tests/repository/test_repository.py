@@ -36,6 +36,7 @@ def readme_commands():
     return [line for line in lines if line.startswith("pip install")]
 
 
+@pytest.mark.process
 def test_import_is_light():
     code = "import sys, json, undamped; print(json.dumps(sorted(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -43,6 +44,7 @@ def test_import_is_light():
     assert not loaded & set(HEAVY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda p: p.stem)
 def test_tutorials_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -77,6 +79,7 @@ def test_readme_has_the_two_commands():
     ]
 
 
+@pytest.mark.process
 def test_readme_first_command(tmp_path):
     """Install into a folder of its own, then train with a smaller budget."""
     install, train = readme_commands()[0].split(" && ")

@@ -45,16 +45,14 @@ from undamped.lab.data.published.formats.images import _cifar_pickle, read_idx
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.export import subject_of
 from undamped.lab.export.live import LiveModel
-from undamped.lab.report.model_report import ModelReport
+from undamped.lab.report import ModelReport
 from undamped.lab.report.plots import plots
 from undamped.lab.report.watch import Watch
-from undamped.lab.sweeps import Plan, SweepFolder
+from undamped.lab.sweeps import Plan, SweepFolder, importances, trials_of
 from undamped.lab.sweeps.sweep import open_study
-from undamped.lab.sweeps.trials import importances, trials_of
-from undamped.lab.training import fit
+from undamped.lab.training import Run, fit
 from undamped.lab.training.checkpoint import load_checkpoint, restore
 from undamped.lab.training.optimizers import build_optimizer
-from undamped.lab.training.run import Run
 
 SECONDS = 10
 """Of the processor, after which a file counts as a hang."""

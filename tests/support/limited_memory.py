@@ -16,8 +16,7 @@ import torch
 from undamped._base.memory import memory_use, reset_peak_memory
 from undamped.lab.data.recordings import series as recordings
 from undamped.lab.data.recordings.read import read_recordings
-from undamped.lab.tasks import series, series_tensors
-from undamped.lab.tasks.series import SeriesTask
+from undamped.lab.tasks import SeriesTask, series, series_tensors
 from undamped.lab.training import fit
 
 LIMIT = 80 << 20

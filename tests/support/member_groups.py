@@ -3,11 +3,11 @@
 import torch
 
 from undamped._base.registry import models
+from undamped.models import TaskModel
 from undamped.models.for_task import model_for
 from undamped.models.irregular.network import TimestampedNetwork
 from undamped.models.physics.state_model import StateModel
-from undamped.models.task_model import TaskModel
-from undamped.nn.recurrent import Recurrent
+from undamped.nn import Recurrent
 
 CELLS = [name for name in models if issubclass(models[name], Recurrent)]
 WHOLE = [name for name in models if issubclass(models[name], TaskModel)]

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch, StateSpace, TaskShape
 from undamped._base.options import Units
-from undamped.lab.tasks.task import Chance, GeneratedTask
-from undamped.models.task_model import TaskModel
+from undamped.lab.tasks import Chance
+from undamped.lab.tasks.task import GeneratedTask
+from undamped.models import TaskModel
 from undamped.ode import odeint
 
 PICTURES = TaskShape(

@@ -12,8 +12,8 @@ from typing import ClassVar
 import torch
 
 from undamped._base.contract import Batch
-from undamped.lab.tasks.characters import Characters
-from undamped.lab.tasks.task import ArrayTask, Chance
+from undamped.lab.tasks import Chance, Characters
+from undamped.lab.tasks.task import ArrayTask
 from undamped.lab.training import fit, resume
 
 TEXT = "a state goes on from batch to batch, and every process has its own. "

@@ -61,17 +61,32 @@ def check_constructor(target: type) -> None:
     """Make the constructor of a class check its arguments, unless it does.
 
     Args:
-        target: The class. One with `declared_options` checks them by itself, and one whose
-            constructor passes options on (`**options`) is left unchanged.
+        target: The class. If its constructor passes options on (`**options`), it must check their
+            values itself; unknown names are refused by the signature of the class.
     """
-    if hasattr(target, "declared_options") or hasattr(target.__init__, "checks_options"):
+    constructor: Any = target.__init__
+    if hasattr(constructor, "checks_options"):
         return
-    if target.__init__ is object.__init__:
-        target.__init__ = checked(_without_options)  # type: ignore[misc]
-        return
-    parameters = inspect.signature(target.__init__).parameters.values()
-    if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters):
-        target.__init__ = checked(target.__init__)  # type: ignore[misc]
+    parameters = inspect.signature(constructor).parameters.values()
+    if constructor is object.__init__:
+        constructor = checked(_without_options)
+    elif all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters):
+        constructor = checked(constructor)
+    elif hasattr(target, "__signature__"):
+        constructor = _with_known_names(constructor)
+    target.__init__ = constructor  # type: ignore[misc]
+
+
+def _with_known_names(constructor: Callable[..., None]) -> Callable[..., None]:
+    """Refuse unknown keywords before Python reports a required argument that is missing."""
+
+    @wraps(constructor)
+    def construct(self: Any, *args: Any, **options: Any) -> None:
+        refuse_unknown(type(self).__name__, options, list(inspect.signature(type(self)).parameters))
+        constructor(self, *args, **options)
+
+    construct.checks_options = True  # type: ignore[attr-defined]
+    return construct
 
 
 def _without_options(self: Any) -> None:

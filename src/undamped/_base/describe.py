@@ -1,4 +1,4 @@
-"""What there is to say about a member: help, `undamped show` and the site are made from it."""
+"""Descriptions of registered entries, for help, `undamped show` and the documentation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 from undamped._base.docstrings import sections
 from undamped._base.options import settings_of, unknown_name
 from undamped._base.registry import (
+    LIBRARY,
     Registry,
+    Source,
     benchmarks,
     experiments,
     instruments,
@@ -15,7 +17,6 @@ from undamped._base.registry import (
     solvers,
     tasks,
 )
-from undamped._base.source import OWN, Source
 
 REGISTRIES: dict[str, Registry[Any]] = {
     "models": models,
@@ -25,11 +26,11 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "experiments": experiments,
     "benchmarks": benchmarks,
 }
-"""Every kind of member, in the order in which they are listed."""
+"""Every kind of entry, in the order in which they are listed."""
 
 
-def find_members(name: str) -> list[Registry[Any]]:
-    """Return the registries in which a name stands; some names stand for a task and more."""
+def registries_with(name: str) -> list[Registry[Any]]:
+    """Return the registries that contain a name, for example a task and an experiment."""
     matches = [registry for registry in REGISTRIES.values() if name in registry]
     if not matches:
         kinds = [registry.kind for registry in REGISTRIES.values()]
@@ -39,42 +40,42 @@ def find_members(name: str) -> list[Registry[Any]]:
 
 
 def registry_of(kind: str) -> Registry[Any]:
-    """Return the registry of a kind of member: "task", "experiment", …"""
+    """Return the registry of a kind: "task", "experiment", …"""
     by_kind = {registry.kind: registry for registry in REGISTRIES.values()}
     if kind not in by_kind:
-        raise unknown_name("kind of member", kind, list(by_kind))
+        raise unknown_name("kind", kind, list(by_kind))
     return by_kind[kind]
 
 
-def outside_members(kind: str) -> dict[str, Source]:
-    """Return the members of a kind ("models", …) that are not this library's, and their source."""
+def third_party_entries(kind: str) -> dict[str, Source]:
+    """Return the entries of a kind ("models", …) that plugins registered, and their sources."""
     registry = REGISTRIES[kind]
     sources = {name: registry.source_of(name) for name in registry}
-    return {name: source for name, source in sources.items() if source != OWN}
+    return {name: source for name, source in sources.items() if source != LIBRARY}
 
 
-def summary(member: Any) -> str:
-    """Return the question a member answers, or the first line of what it says about itself."""
-    return getattr(member, "question", "") or (sections(member)[""].splitlines() or [""])[0]
+def summary(entry: Any) -> str:
+    """Return the question of an instrument, or else the first line of the docstring."""
+    return getattr(entry, "question", "") or (sections(entry)[""].splitlines() or [""])[0]
 
 
-def describe_member(name: str, registry: Registry[Any] | None = None) -> dict[str, Any]:
-    """Return everything there is to say about a member of a registry.
+def describe_entry(name: str, registry: Registry[Any] | None = None) -> dict[str, Any]:
+    """Return the description of a registered entry, as plain values.
 
     Args:
-        name: The name of the member.
-        registry: Where it stands; the first registry that has the name if none is given.
+        name: The name of the entry.
+        registry: Its registry; by default the first one that has the name.
     """
-    registry = registry or find_members(name)[0]
-    member = registry[name]
-    text = sections(member)
-    promises = getattr(getattr(member, "cell_class", member), "promises", ())
+    registry = registry or registries_with(name)[0]
+    entry = registry[name]
+    text = sections(entry)
+    promises = getattr(getattr(entry, "cell_class", entry), "promises", ())
     return {
         "name": name,
         "kind": registry.kind,
         "source": str(registry.source_of(name)),
         "summary": text.pop(""),
-        **({"question": member.question} if hasattr(member, "question") else {}),
+        **({"question": entry.question} if hasattr(entry, "question") else {}),
         **{heading.lower(): body for heading, body in text.items() if heading != "Args"},
         "promises": [{"kind": p.kind.value, "claim": p.claim} for p in promises],
         "options": [
@@ -84,6 +85,6 @@ def describe_member(name: str, registry: Registry[Any] | None = None) -> dict[st
                 "default": "required" if option.required else option.default,
                 "about": option.description,
             }
-            for option in settings_of(member).values()
+            for option in settings_of(entry).values()
         ],
     }

@@ -1,4 +1,4 @@
-"""Reading our own docstrings: the help pages and the site are made from them.
+"""Sections of docstrings, which help pages and the documentation site are made of.
 
 A public class documents itself in sections (`Equation:`, `Symbols:`, `Promise:`, `Args:`,
 `Example:`, `Reference:`), each a heading at the margin with indented lines below it.

@@ -1,4 +1,4 @@
-"""Files that are either wholly there or not there at all."""
+"""Files that are written atomically: they are complete, or they do not exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +20,24 @@ from undamped._base.errors import OptionError, RunError
 _CHECKSUM = "sha256"
 _DIGEST = re.compile("[0-9a-f]{64}")
 _DEEPEST = 100  # levels of lists in lists in a JSON file
-_MOST_DIGITS = 30  # of a whole number
+_MOST_DIGITS = 30  # of an integer
 
 
 def refuse_folder(path: Path | None) -> None:
-    """Refuse a folder where a file is to be written; worth asking before long work."""
+    """Raise an error if an output file is a folder; also called before long computations."""
     if path is not None and path.is_dir():
         raise OptionError(f"'{path}' is a folder. Give the name of a file.")
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Call `write` on a temporary neighbour of `path`, then put it in place in one move.
+    """Call `write` on a temporary file next to `path`, then rename it.
 
-    Neighbours that a killed process left behind are removed: whoever writes holds a lock on the
-    neighbour, which is gone with the process.
+    Temporary files of killed processes are removed. A process holds a lock on its temporary file,
+    which ends with the process.
     """
     refuse_folder(path)
     _remove_leftovers(path)
-    handle, temporary = _locked_neighbour(path)
+    handle, temporary = _locked_temporary(path)
     try:
         write(temporary)
         with temporary.open("rb+") as file:
@@ -50,18 +50,18 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         os.close(handle)
 
 
-def _locked_neighbour(path: Path) -> tuple[int, Path]:
-    """Make a temporary file beside `path` and hold its lock; return its handle and its place."""
+def _locked_temporary(path: Path) -> tuple[int, Path]:
+    """Create and lock a temporary file next to `path`; return its handle and its path."""
     while True:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        # Between the two, another process may have taken it for a leftover.
+        # Before it was locked, another process may have removed it as a leftover.
         if not _lock(handle, wait=True) or Path(name).exists():
             return handle, Path(name)
         os.close(handle)
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove temporary neighbours of `path` that no living process holds."""
+    """Remove temporary files next to `path` that no process has locked."""
     pattern = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.tmp")
     with contextlib.suppress(OSError):
         for leftover in [file for file in path.parent.iterdir() if pattern.fullmatch(file.name)]:
@@ -74,7 +74,7 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def _lock(handle: int, *, wait: bool) -> bool:
-    """Lock an open file; return whether it is locked now. Not every system can."""
+    """Lock an open file; return whether that worked, which depends on the system."""
     try:
         import fcntl
 
@@ -85,7 +85,7 @@ def _lock(handle: int, *, wait: bool) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the names in a folder survive a power cut, where the system can be asked for that."""
+    """Write the names in a folder to disk, if the system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -109,27 +109,36 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, or say what is wrong with it.
+    """Return the contents of a JSON file.
 
-    Nesting and whole numbers are bounded, so that whoever copies or converts what was read need
-    not expect more.
+    Nesting and integers are bounded, so that copying or converting the result cannot fail.
     """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"), parse_int=_whole_number)
+    with _reading(path, ValueError, RecursionError):
+        value = json.loads(path.read_text(encoding="utf-8"), parse_int=_integer)
         _check_depth(value)
         return value
+
+
+@contextlib.contextmanager
+def _reading(path: Path, *damage: type[Exception]) -> Iterator[None]:
+    """Raise a `RunError` for a file that is missing, unreadable or damaged."""
+    try:
+        yield
+        return
     except FileNotFoundError:
         problem = "no such file"
-    except (ValueError, RecursionError):
+    except RunError as error:
+        problem = str(error)
+    except damage:
         problem = "the file is damaged"
     except OSError as error:
         problem = error.strerror or "the file cannot be read"
     raise RunError(f"{path}: {problem}. Restore the file from a copy, or train again.")
 
 
-def _whole_number(digits: str) -> int:
+def _integer(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
-        raise ValueError("a number of more digits than anybody writes")
+        raise ValueError("an integer with too many digits")
     return int(digits)
 
 
@@ -143,13 +152,13 @@ def _check_depth(value: Any) -> None:
             for item in (container.values() if isinstance(container, dict) else container)
         ]
     if level:
-        raise ValueError("nested deeper than anybody writes")
+        raise ValueError("nested too deeply")
 
 
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write tensors as a safetensors file, atomically, with a checksum of all that is in it."""
+    """Write tensors as a safetensors file, atomically, with a checksum of its contents."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -161,7 +170,7 @@ def write_tensors(
         try:
             save_file(plain, temporary, header)
         except SafetensorError as error:
-            # A full disk, in an error that is none of the system's.
+            # A full disk, which safetensors does not report as an OSError.
             number = re.search(r"os error (\d+)", str(error))
             if number is None:
                 raise
@@ -180,27 +189,21 @@ def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read a safetensors file, tensors and metadata; nothing in it is ever executed.
+    """Return the tensors and the metadata of a safetensors file, without executing anything.
 
-    A file whose content does not match its checksum is refused. Files of
-    earlier versions have no checksum and are read as they are.
+    A file whose contents do not match its checksum is refused. Files of earlier versions have no
+    checksum.
     """
     from safetensors import SafetensorError, safe_open
 
-    try:
+    errors = (SafetensorError, ValueError, RuntimeError, TypeError, ArithmeticError)
+    with _reading(path, *errors):
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             metadata = dict(file.metadata() or {})
         checksum = metadata.pop(_CHECKSUM, None)
-        # A checksum under a damaged name is no file without one.
+        # A digest under another name is a damaged checksum, not a file of an earlier version.
         old = checksum is None and not any(map(_DIGEST.fullmatch, metadata.values()))
         if old or checksum == _checksum(tensors, metadata):
             return tensors, metadata
-        problem = "the file was changed or damaged after it was written: its checksum differs"
-    except FileNotFoundError:
-        problem = "no such file"
-    except (SafetensorError, ValueError, RuntimeError, TypeError, ArithmeticError):
-        problem = "the file is damaged"
-    except OSError as error:
-        problem = error.strerror or "the file cannot be read"
-    raise RunError(f"{path}: {problem}. Restore the file from a copy, or train again.")
+        raise RunError("the file was changed or damaged after it was written: its checksum differs")

@@ -25,7 +25,8 @@ REGISTRIES = {
     "READERS": (registry.readers, ("undamped.lab.data.recordings.formats",)),
 }
 STUBS = tuple(
-    f"undamped{package}" for package in ("", ".nn", ".ode", ".kernels", ".models", ".lab.tasks")
+    f"undamped{package}"
+    for package in ("", ".nn", ".ode", ".kernels", ".models", ".parametrizations", ".lab.tasks")
 )
 NOTE = "Written by `python -m undamped._base.index`; do not edit."
 
@@ -38,9 +39,9 @@ def index_text() -> str:
             _import_modules(package)
         lines.append(f"{constant} = {{")
         for name, entry in sorted(names._entries.items()):
-            if names.source_of(name) == registry.OWN:
-                home = registry.definition_of(entry)
-                lines.append(f'    "{name}": "{home.__module__}:{home.__qualname__}",')
+            if names.source_of(name) == registry.LIBRARY:
+                target = registry.definition_of(entry)
+                lines.append(f'    "{name}": "{target.__module__}:{target.__qualname__}",')
         lines += ["}", ""]
     return "\n".join(lines)
 
@@ -48,9 +49,9 @@ def index_text() -> str:
 def stub_text(package: str) -> str:
     """Return the text of a package's stub."""
     module = importlib.import_module(package)
-    homes = {**vars(module)["_NAMES"], **vars(module).get("_CLASSES", {})}
-    packages = [name for name in module.__all__ if name not in homes]
-    imports = [f"from {home} import {name} as {name}" for name, home in homes.items()]
+    modules = {**vars(module)["_NAMES"], **vars(module).get("_CLASSES", {})}
+    packages = [name for name in module.__all__ if name not in modules]
+    imports = [f"from {source} import {name} as {name}" for name, source in modules.items()]
     imports += [f"from {package} import {name} as {name}" for name in packages]
     heading = f'"""{(module.__doc__ or "").splitlines()[0]}\n\n{NOTE}\n"""'
     return "\n".join([heading, "", *sorted(imports), ""])

@@ -10,16 +10,16 @@ from typing import Any
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, str], packages: tuple[str, ...] = ()
+    package: str, modules: Mapping[str, str], packages: tuple[str, ...] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package or module.
 
     Args:
         package: Its name.
-        homes: Public names, and the modules in which they are defined.
+        modules: Public names, and the modules in which they are defined.
         packages: Subpackages that belong to the public names.
     """
-    public = sorted({*homes, *packages})
+    public = sorted({*modules, *packages})
 
     def directory() -> list[str]:
         return sorted({*vars(sys.modules[package]), *public})
@@ -27,11 +27,11 @@ def lazy_names(
     def get(name: str) -> Any:
         if name == "__all__":
             return public
-        if name in homes:
-            value = getattr(importlib.import_module(homes[name]), name)
-            setattr(sys.modules[package], name, value)  # found without this function from now on
+        if name in modules:
+            value = getattr(importlib.import_module(modules[name]), name)
+            setattr(sys.modules[package], name, value)  # the next access does not call this
             return value
-        # An import of a submodule asks for the attribute first.
+        # The import of a submodule looks the attribute up first.
         is_package = "__path__" in vars(sys.modules[package])
         if is_package and name[:1] != "_" and importlib.util.find_spec(f"{package}.{name}"):
             return importlib.import_module(f"{package}.{name}")

@@ -1,4 +1,4 @@
-"""How much memory this process uses, and how much a piece of work needs in a process of its own."""
+"""Memory: what is available, what this process uses, and the peak of a function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from undamped._base.errors import OptionError
 
 
 def memory_available() -> int | None:
-    """Return how many bytes the system could still give, or None where it does not say (Linux)."""
+    """Return how many bytes are available, or None if the system does not tell (Linux does)."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
@@ -20,21 +20,20 @@ def memory_available() -> int | None:
 
 
 def refuse_beyond_memory(size: int, what: str) -> None:
-    """Raise an `OptionError` for `what` if its `size` in bytes is more than there is memory.
+    """Raise an `OptionError` for `what` if its `size` in bytes exceeds the available memory.
 
-    Linux promises memory it does not have and ends processes that use it; a sentence is better.
+    Linux allocates memory that it does not have, and kills processes that use it.
     """
     available = memory_available()
     if available is not None and size > available:
         raise OptionError(
             f"{what} needs {size / 1e9:.3g} GB of weights, but only {available / 1e9:.3g} GB are "
-            "free. "
-            "Choose smaller sizes."
+            "free. Choose smaller sizes."
         )
 
 
 def reset_peak_memory() -> None:
-    """Forget the largest memory use so far, where the system allows it (Linux)."""
+    """Reset the peak of the memory use, if the system supports it (Linux does)."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -42,7 +41,7 @@ def reset_peak_memory() -> None:
 
 
 def memory_use() -> tuple[int, int]:
-    """Return the resident memory of this process in bytes: now, and at its largest."""
+    """Return the resident memory of this process in bytes, and its peak."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         fields = dict(line.split(":", 1) for line in lines)
@@ -60,9 +59,9 @@ def memory_use() -> tuple[int, int]:
 def peak_memory(function: Callable[..., Any], *arguments: Any) -> int:
     """Return by how many bytes `function` raised the peak memory of a fresh process.
 
-    `function` must be importable (module level): it runs in a spawned process. Whatever it
-    needs loaded beforehand (libraries, compiled kernels, its input) it may return from a first
-    call with no measuring: a function that returns a callable is measured in that callable.
+    `function` must be importable (module level), because it runs in a spawned process. If it
+    returns a callable, only that is measured, so that the function can prepare libraries, compiled
+    kernels and inputs.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)

@@ -3,8 +3,8 @@
 A constructor declares what it accepts by annotation, for example
 ``hidden_size: PositiveInt`` or ``initialisation: Literal["random", "henaff"]``. The same
 declaration checks calls from Python, parses text from the command line or a TOML file, and
-fills the help pages. The checks are written here, and not taken from a validation library, because
-a message should be one sentence that names the option, what it accepts and the value.
+fills the help pages. No validation library is used, because a message should be one sentence that
+names the option, what it accepts and the value.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ def _convert_sequence(arguments: tuple[Any, ...], value: Any, text: bool) -> tup
         if not text:
             raise TypeError(value)
         value = [item.strip() for item in value.strip("[]()").split(",") if item.strip()]
-        if not value:  # an empty text is more likely a slip than an empty list
+        if not value:  # an empty text is more likely a mistake than an empty list
             raise ValueError(value)
     if isinstance(value, Mapping):
         raise TypeError(value)

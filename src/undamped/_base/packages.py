@@ -1,4 +1,4 @@
-"""Packages beyond the four that the library needs: torch, NumPy, Numba and safetensors."""
+"""Optional packages; the library itself needs torch, NumPy, Numba and safetensors."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from importlib.util import find_spec
 from undamped._base.errors import MissingPackageError
 
 CORE = ("torch", "numpy", "numba", "safetensors")
-"""What layers, solvers, models and analysis need."""
+"""Packages of layers, solvers, models and analysis."""
 LAB = ("scipy", "sklearn", "typer", "rich", "matplotlib", "plotly", "pandas", "PIL")
-"""What the workbench needs besides."""
+"""Further packages of the workbench."""
 
 
 def require(what: str, *packages: str) -> None:
-    """Refuse to go on unless some packages can be imported.
+    """Raise a `MissingPackageError` unless some packages are installed.
 
     Args:
-        what: What needs them, as the message should say it.
-        packages: Their names, as they are imported.
+        what: What needs them, for the message.
+        packages: The names under which they are imported.
     """
     missing = [package for package in packages if not _is_installed(package)]
     if missing:

@@ -10,16 +10,66 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from typing import Any, Generic, Literal, TypeVar
 
 from undamped import _index
 from undamped._base.checked import check_constructor
 from undamped._base.errors import OptionError
-from undamped._base.options import check, options_of, refuse_unknown, unknown_name
-from undamped._base.source import OWN, Source, source_of_module
+from undamped._base.options import check, unknown_name
+from undamped.version import __version__
 
 T = TypeVar("T")
 M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an entry comes from.
+
+    Args:
+        kind: This library, a file given by --with, an installed package, or a running program.
+        name: The path of the file, the name of the package, or of the program's module.
+        version: The checksum (SHA-256) of the file, or the version of the package.
+    """
+
+    kind: Literal["undamped", "file", "package", "program"]
+    name: str
+    version: str = ""
+
+    def __str__(self) -> str:
+        return {
+            "undamped": "undamped",
+            "file": self.name,
+            "package": f"the package {self.name} {self.version}",
+            "program": f"the module {self.name}",
+        }[self.kind]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for run.json."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: Any) -> Source | None:
+        """Return what `to_dict` wrote; None of anything else."""
+        values = {name: stored.get(name, "") for name in ("kind", "name", "version")}
+        plain = all(isinstance(value, str) for value in values.values())
+        kinds = ("undamped", "file", "package", "program")
+        return cls(**values) if plain and values["kind"] in kinds else None
+
+
+LIBRARY = Source("undamped", "undamped", __version__)
+
+LOADING: ContextVar[Source | None] = ContextVar("LOADING", default=None)
+"""The file or package that is being loaded, which is the source of what it registers."""
+
+
+def source_of_module(module: str) -> Source:
+    """Return the source of what a module defines."""
+    if module.startswith("undamped.") and not module.startswith("undamped._base.plugins."):
+        return LIBRARY
+    return LOADING.get() or Source("program", module)
 
 
 class Registry(Generic[T]):
@@ -47,7 +97,7 @@ class Registry(Generic[T]):
 
         def enter(entry: M) -> M:
             source = source_of_module(_module_of(entry))
-            owner = self._sources.get(name) or (OWN if name in self.index else source)
+            owner = self._sources.get(name) or (LIBRARY if name in self.index else source)
             redefined = name in self._entries and self._is_redefinition(name, entry)
             if owner != source or (name in self._entries and not redefined):
                 raise OptionError(
@@ -73,7 +123,7 @@ class Registry(Generic[T]):
     def source_of(self, name: str) -> Source:
         """Return where an entry comes from."""
         if name in self.index:
-            return OWN
+            return LIBRARY
         self[name]  # raises where there is no such name
         return self._sources[name]
 
@@ -111,11 +161,7 @@ class Registry(Generic[T]):
     def build(self, name: str, **options: Any) -> Any:
         """Build the entry called `name`; unknown options and wrong values are refused."""
         entry: Any = self[name]
-        if not self.checked:
-            return entry(**check(name, entry, options))
-        # A misspelt option first: Python would report the required one that is missing.
-        refuse_unknown(entry.__name__, options, list(options_of(entry)))
-        return entry(**options)
+        return entry(**(options if self.checked else check(name, entry, options)))
 
 
 def _module_of(entry: Any) -> str:
@@ -128,8 +174,8 @@ def definition_of(entry: Any) -> Any:
 
 
 def _load_third_party() -> None:
-    # Imported by name, since that module imports this one.
-    importlib.import_module("undamped._base.outside").load_everything()
+    # Imported by name, because that module imports this one.
+    importlib.import_module("undamped._base.plugins").load_everything()
 
 
 models: Registry[Any] = Registry("model", _index.MODELS, checked=True)

@@ -1,7 +1,7 @@
-"""Private names of PyTorch that this library cannot do without, each in one function.
+"""Private names of PyTorch that this library needs, each in one function.
 
-A new version of torch may move any of them; `tests/base/test_torch_internals.py` has a
-test for each, and is run with the oldest and the newest version that is promised.
+A new version of torch may change any of them; `tests/base/test_torch_internals.py` tests each with
+the oldest and the newest supported version.
 """
 
 from __future__ import annotations
@@ -15,53 +15,36 @@ from torch import Tensor, nn
 from torch._C import _functorch, _nn  # pyright: ignore[reportAttributeAccessIssue]
 from torch.autograd import Variable, forward_ad
 from torch.nn.utils import parametrize
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-
-__all__ = [
-    "TorchDispatchMode",
-    "associative_scan",
-    "flatten_tensors",
-    "forward_mode_open",
-    "inside_functional_transform",
-    "own_parameters",
-    "parametrizations_of",
-    "parametrize_again",
-    "sequence_number",
-    "tree_leaves",
-    "vector_jacobian_product",
-    "version_of",
-    "with_forward_mode",
-]
-
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+from torch.utils._pytree import tree_leaves as tree_leaves
 
 _ENGINE: Any = Variable._execution_engine
 
 
 def inside_functional_transform() -> bool:
-    """Say whether a transform of `torch.func` is going on."""
+    """Return whether a transform of `torch.func` is active."""
     return _functorch.maybe_current_level() is not None
 
 
 def forward_mode_open() -> bool:
-    """Say whether a level of forward-mode differentiation is open, in any thread."""
+    """Return whether a level of forward-mode differentiation is open, in any thread."""
     return forward_ad._current_level >= 0
 
 
 def with_forward_mode() -> AbstractContextManager[Any]:
-    """Return a context in which tangents are kept, also inside an autograd function."""
+    """Return a context in which tangents are propagated, also inside an autograd function."""
     return forward_ad._set_fwd_grad_enabled(True)
 
 
 version_of: Callable[[Tensor], int] = attrgetter("_version")
-"""Return how often a tensor was written to; not for tensors of inference mode."""
+"""Return how often a tensor was modified; not for tensors of inference mode."""
 
 sequence_number: Callable[[Any], int] = methodcaller("_sequence_nr")
 """Return the number of a node of the graph; a later node of a thread has a larger one."""
 
 
 flatten_tensors: Callable[[Sequence[Tensor]], Tensor] = _nn.flatten_dense_tensors
-"""Return the numbers of some tensors of one type in a row."""
+"""Return the entries of tensors of one type as one vector."""
 
 
 def vector_jacobian_product(
@@ -93,17 +76,17 @@ def associative_scan(
 
 
 def own_parameters(module: nn.Module) -> dict[str, nn.Parameter | None]:
-    """Return the parameters a module itself holds, without a walk through those inside it."""
+    """Return the parameters of a module without those of its submodules."""
     return module._parameters
 
 
 def parametrizations_of(module: nn.Module) -> nn.Module | None:
-    """Return what holds a module's parametrizations, or None; asked often, so without a walk."""
+    """Return the `parametrizations` of a module, or None, faster than by attribute access."""
     return module._modules.get("parametrizations")
 
 
 def parametrize_again(module: nn.Module) -> None:
-    """Give a module made of saved contents the class and properties its parametrizations need."""
+    """Restore class and properties of a parametrized module after it was unpickled."""
     parametrize._inject_new_class(module)
     for name in module.parametrizations:  # type: ignore[union-attr]
         parametrize._inject_property(module, name)

@@ -4,7 +4,13 @@ They never train. Each returns a small record that draws itself by `.plot()` or 
 and has `.to_dict()` for JSON. `undamped diagnose` uses the registered instruments.
 """
 
-from undamped.analysis.attention import Attention, attention, attention_of
+from undamped.analysis.attention import (
+    Attention,
+    StepDrift,
+    attention,
+    attention_of,
+    step_drift,
+)
 from undamped.analysis.attention_theory import (
     attention_exponent,
     sparse_attention_bound,
@@ -12,7 +18,7 @@ from undamped.analysis.attention_theory import (
     uniform_attention_gradient,
 )
 from undamped.analysis.core import InapplicableError, Judgement, Probe, Result
-from undamped.analysis.core.trend import Trend
+from undamped.analysis.core.statistics import Trend
 from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
 from undamped.analysis.density import Density, density
 from undamped.analysis.depth_flow import depth_flow
@@ -64,7 +70,6 @@ from undamped.analysis.promises import Measurement, PromiseMeasurements, measure
 from undamped.analysis.recall import Recall, recall
 from undamped.analysis.relation_map import RelationMap, relations
 from undamped.analysis.retention import Retention, retention
-from undamped.analysis.step_drift import StepDrift, step_drift
 from undamped.analysis.stiffness import (
     EulerStability,
     adjoint_decay,

@@ -2,15 +2,15 @@
 
 In a recurrent network with attention to its past, gradients propagate either step by step or along
 attention. If each step attends evenly to at most κ events, and chains have at most d states in
-between, ‖∂L/∂h_t‖ is at least of the order κ^−(d+1) (TH theorem 4.4.3).
+between, ‖∂L/∂h_t‖ is at least of the order κ^−(d+1) (TH theorem 4.4.3). Networks that select which
+states to store also show these steps over time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from undamped._base.registry import instruments
 from undamped.analysis.core import InapplicableError, Layout, Probe, Result, Style, Trace
 from undamped.analysis.core.unrolled import evaluating, without_fast_path
 from undamped.nn.bases.memory import MemoryCell
+from undamped.nn.relrnn import RelRNNCell
 
 Array = NDArray[Any]
 
@@ -72,8 +73,7 @@ class Attention(Result):
     def measure(cls, probe: Probe) -> Attention:
         """Record the last attention layer while the model processes the inputs."""
         if not any(
-            isinstance(part, nn.MultiheadAttention) or attends(part)
-            for part in probe.model.modules()
+            isinstance(part, nn.MultiheadAttention | MemoryCell) for part in probe.model.modules()
         ):
             raise InapplicableError("it has no attention layers")
         if probe.length > MAX_STEPS:
@@ -150,8 +150,6 @@ def recording(module: nn.Module, weights: list[Tensor]) -> Iterator[None]:
 
     Attention layers are `nn.MultiheadAttention` and the cells of networks with memory.
     """
-    layers = [part for part in module.modules() if isinstance(part, nn.MultiheadAttention)]
-    handles = []
 
     def request_weights(_: nn.Module, arguments: Any, options: dict[str, Any]) -> Any:
         return arguments, {**options, "need_weights": True, "average_attn_weights": True}
@@ -159,30 +157,31 @@ def recording(module: nn.Module, weights: list[Tensor]) -> Iterator[None]:
     def record(_: nn.Module, __: Any, output: Any) -> None:
         weights.append(output[1].detach())
 
-    cells = [part for part in module.modules() if attends(part)]
-    for cell in cells:
-        cell.scan = partial(_recorded_scan, cell, weights)  # type: ignore[assignment]
-    for part in layers:
-        handles.append(part.register_forward_pre_hook(request_weights, with_kwargs=True))
-        handles.append(part.register_forward_hook(record))
+    with ExitStack() as stack:
+        for part in module.modules():
+            if isinstance(part, MemoryCell):
+                stack.enter_context(recorded_scans(part, lambda r: weights.append(r.weights)))
+            elif isinstance(part, nn.MultiheadAttention):
+                hook = part.register_forward_pre_hook(request_weights, with_kwargs=True)
+                stack.callback(hook.remove)
+                stack.callback(part.register_forward_hook(record).remove)
+        stack.enter_context(without_fast_path())
+        yield
+
+
+@contextmanager
+def recorded_scans(cell: Any, record: Callable[[Any], None]) -> Iterator[None]:
+    """Call `record` with the record of every scan of a cell with memory while this lasts."""
+
+    def scan(x: Tensor, state: Any, lengths: Any = None) -> Any:
+        record(cell.record(x, state, lengths))
+        return type(cell).scan(cell, x, state, lengths)
+
+    cell.scan = scan
     try:
-        with without_fast_path():
-            yield
+        yield
     finally:
-        for handle in handles:
-            handle.remove()
-        for cell in cells:
-            del cell.__dict__["scan"]
-
-
-def attends(part: nn.Module) -> bool:
-    """Return whether a module is a cell with attention to stored states."""
-    return isinstance(part, MemoryCell)
-
-
-def _recorded_scan(cell: Any, weights: list[Tensor], x: Tensor, state: Any, lengths: Any = None):
-    weights.append(cell.record(x, state, lengths).weights)
-    return type(cell).scan(cell, x, state, lengths)
+        del cell.__dict__["scan"]
 
 
 def attention_of(module: nn.Module, inputs: Tensor, *, threshold: float = 0.05) -> list[Attention]:
@@ -194,7 +193,7 @@ def attention_of(module: nn.Module, inputs: Tensor, *, threshold: float = 0.05) 
         threshold: Weight from which an event counts as relevant.
     """
     recorded: list[Tensor] = []
-    recurrent = any(attends(part) for part in module.modules())
+    recurrent = any(isinstance(part, MemoryCell) for part in module.modules())
     with evaluating(module), torch.no_grad(), recording(module, recorded):
         module(inputs)
     if not recorded:
@@ -203,3 +202,84 @@ def attention_of(module: nn.Module, inputs: Tensor, *, threshold: float = 0.05) 
             "Give its weights to `attention` directly."
         )
     return [attention(weights, threshold=threshold, recurrent=recurrent) for weights in recorded]
+
+
+@instruments.register("step_drift")
+@dataclass(frozen=True)
+class StepDrift(Result):
+    """The steps whose states are stored as relevant, over time.
+
+    `steps[t]` are the steps that one sample stores after step t, −1 where a slot is empty;
+    `lasting` is the fraction of the steps stored at the end that were stored for at least half of
+    the sequence.
+    """
+
+    question = "Which steps does a network with memory store, and for how long?"
+    page_order = 75
+    figure_layout = Layout(
+        "Stored steps",
+        "step of the sequence",
+        "step that is stored",
+        "A line from left to right is a state that remains relevant.",
+    )
+
+    steps: NDArray[np.int64]
+    name: str
+
+    @property
+    def last(self) -> list[int]:
+        """The steps that are stored at the end, in order."""
+        return sorted(int(step) for step in self.steps[-1] if step >= 0)
+
+    @property
+    def lasting(self) -> float:
+        """The fraction of those that were stored for half of the sequence or longer."""
+        long_lasting = [
+            (self.steps == step).any(1).sum() >= len(self.steps) / 2 for step in self.last
+        ]
+        return float(np.mean(long_lasting)) if long_lasting else 0.0
+
+    @classmethod
+    def measure(cls, probe: Probe) -> StepDrift:
+        """Measure the first sample of the inputs."""
+        if not any(isinstance(part, RelRNNCell) for part in probe.model.modules()):
+            raise InapplicableError("it does not select states to store")
+        return step_drift(probe.model, probe.inputs, name=probe.name)
+
+    @property
+    def sentence(self) -> str:
+        """How many steps are stored at the end, and which."""
+        if not self.last:
+            return "All steps are still among the recent states, so none is stored as relevant."
+        return (
+            f"At the end {len(self.last)} steps are stored, {self.last[0]} to {self.last[-1]}; "
+            f"{100 * self.lasting:.0f} % of them were stored for at least half of the sequence."
+        )
+
+    def traces(self, style: Style) -> list[Trace]:
+        """A point for every step that is stored at a time."""
+        times, slots = np.nonzero(self.steps >= 0)
+        return [style.points(times, self.steps[times, slots], "stored", marker={"size": 3})]
+
+
+def step_drift(module: nn.Module, inputs: Tensor, *, name: str = "") -> StepDrift:
+    """Run a network with memory and return which steps its first sample stores.
+
+    Args:
+        module: A module that contains RelRNN or RelLSTM; its last layer is measured.
+        inputs: Its inputs.
+        name: Name of the model in figures.
+
+    Example:
+        >>> step_drift(undamped.nn.RelLSTM(3, 16), torch.randn(60, 4, 3)).last
+    """
+    cells = [part for part in module.modules() if isinstance(part, RelRNNCell)]
+    if not cells:
+        raise OptionError(
+            f"{type(module).__name__} does not store relevant states. Use 'relrnn' or 'rellstm'."
+        )
+    steps: list[Tensor] = []
+    recorded = recorded_scans(cells[-1], lambda record: steps.append(record.kept[0]))
+    with recorded, evaluating(module), torch.no_grad():
+        module(inputs)
+    return StepDrift(steps[-1].numpy(), name)

@@ -87,7 +87,10 @@ def _recorded(module: nn.Module, points: int, visited: Points) -> Iterator[None]
     with ExitStack() as stack:
         for part in module.modules():
             if isinstance(part, SolvingModule):
-                stack.enter_context(_in_segments(part, points, visited))
+                # The log-density of a normalising flow is a running sum, of gradient one.
+                states_only = isinstance(part, ContinuousFlow)
+                waypoints = _Visited(points, visited, states_only)
+                stack.enter_context(part.passing_through(waypoints))
             elif isinstance(part, StableResidual):
                 stack.enter_context(_layer_by_layer(part, visited))
         blocks = getattr(module, "blocks", None)
@@ -95,16 +98,6 @@ def _recorded(module: nn.Module, points: int, visited: Points) -> Iterator[None]
             for block in blocks:
                 handle = block.register_forward_pre_hook(lambda _, args: visited.append((args[0],)))
                 stack.callback(handle.remove)
-        yield
-
-
-@contextmanager
-def _in_segments(flow: SolvingModule, points: int, visited: Points) -> Iterator[None]:
-    """Record the states between segments of an ODE while this lasts.
-
-    The log-density of a normalising flow is left out: it is a running sum, of gradient one.
-    """
-    with flow.passing_through(_Visited(points, visited, isinstance(flow, ContinuousFlow))):
         yield
 
 

@@ -20,8 +20,8 @@ from undamped._base.registry import instruments
 from undamped.analysis.core import Layout, Probe, Result, Style, Trace
 from undamped.analysis.core.figures import line_style, positive
 from undamped.analysis.core.gradients import Loss, input_gradients, state_gradients
+from undamped.analysis.core.statistics import Trend, log_trend
 from undamped.analysis.core.time_axis import layout_of
-from undamped.analysis.core.trend import Trend, log_trend
 from undamped.analysis.core.unrolled import evaluating, network_inside, unroll
 from undamped.models.sequence_model import SequenceModel
 

@@ -40,21 +40,21 @@ class GradientPreservation(Result):
     """Gradients over depth, relative to their values at its end.
 
     `norms[k]` is the median over the batch of ‖a(t)‖/‖a(T)‖ at `times[k]`, `low` and `high` the
-    10 % and 90 % quantiles; `shares` is ‖y(t)‖ relative to its largest and `cosines` the cosine
-    of y(t) and y(T), y being summed over the batch. `spread` is the median over the batch of
-    q95/q05 of ‖a‖ over depth, 1 where it never changes, `share_spread` the same of ‖y‖, and
-    `coherence` ‖∫ y dt‖/∫ ‖y‖ dt, from 0 where contributions cancel to 1 where all
-    have the same direction.
+    10 % and 90 % quantiles; `contributions` is ‖y(t)‖ relative to its largest and `cosines` the
+    cosine of y(t) and y(T), y being summed over the batch. `spread` is the median over the batch
+    of q95/q05 of ‖a‖ over depth, 1 where it never changes, `contribution_spread` the same of ‖y‖,
+    and `coherence` ‖∫ y dt‖/∫ ‖y‖ dt, from 0 where contributions cancel to 1 where all have the
+    same direction.
     """
 
     times: Array
     norms: Array
     low: Array
     high: Array
-    shares: Array
+    contributions: Array
     cosines: Array
     spread: float
-    share_spread: float
+    contribution_spread: float
     coherence: float
     name: str = ""
 
@@ -75,7 +75,7 @@ class GradientPreservation(Result):
         """How much norms change, and how coherent the contributions are."""
         return (
             f"‖∂L/∂h(t)‖ varies by a factor of {self.spread:.3g} over depth (95 % to 5 % "
-            f"quantile), that of the parameters by {self.share_spread:.3g}; the "
+            f"quantile), that of the parameters by {self.contribution_spread:.3g}; the "
             f"coherence of the contributions is {self.coherence:.0%}."
         )
 
@@ -84,7 +84,7 @@ class GradientPreservation(Result):
         """The three numbers."""
         return [
             ("q95/q05 of ‖a‖, median over the batch", f"{self.spread:.4g}", "1"),
-            ("q95/q05 of ‖y‖", f"{self.share_spread:.4g}", "1"),
+            ("q95/q05 of ‖y‖", f"{self.contribution_spread:.4g}", "1"),
             ("coherence ‖∫ y‖/∫ ‖y‖", f"{self.coherence:.3f}", "1"),
         ]
 
@@ -109,7 +109,7 @@ class GradientPreservation(Result):
             lines.append(
                 style.band(self.times, positive(self.low), positive(self.high), "10 % to 90 %")
             )
-            lines.append(style.line(self.times, positive(self.shares), "‖y(t)‖/largest", 1))
+            lines.append(style.line(self.times, positive(self.contributions), "‖y(t)‖/largest", 1))
             faint = {"dash": "dot"}
             cosines = positive(self.cosines)
             lines.append(style.line(self.times, cosines, "cos(y(t), y(T))", 2, line=faint))
@@ -173,10 +173,10 @@ def gradient_preservation(
         norms=median,
         low=low,
         high=high,
-        shares=(lengths / lengths.max().clamp_min(1e-300)).cpu().numpy(),
+        contributions=(lengths / lengths.max().clamp_min(1e-300)).cpu().numpy(),
         cosines=cosines.cpu().numpy(),
         spread=float(np.median([quantile_ratio(column) for column in relative.T])),
-        share_spread=quantile_ratio(lengths.cpu().numpy()),
+        contribution_spread=quantile_ratio(lengths.cpu().numpy()),
         coherence=coherence(y, span),
         name=name or type(module).__name__,
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from undamped._base.errors import OptionError, ShapeError
@@ -67,12 +67,8 @@ class Spectrum(Result):
     @classmethod
     def measure(cls, probe: Probe) -> Spectrum:
         """Measure the whole state after at most 20 steps of the first sequence."""
-        _refuse_large(probe)
-        short = probe.inputs[:, :20] if probe.batch_first else probe.inputs[:20]
         last = min(20, probe.length) - 1
-        model, axis = copy.deepcopy(probe.model), probe.batch_first
-        jacobians = step_jacobians(model, short, at=[last], batch_first=axis)
-        return spectrum(jacobians[0], name=probe.name)
+        return spectrum(_probe_jacobians(probe, [last])[0], name=probe.name)
 
     @property
     def sentence(self) -> str:
@@ -113,11 +109,8 @@ class JacobianProduct(Result):
     @classmethod
     def measure(cls, probe: Probe) -> JacobianProduct:
         """Measure at most 100 steps of the first sequence."""
-        _refuse_large(probe)
         steps = range(min(100, probe.length))
-        model, axis = copy.deepcopy(probe.model), probe.batch_first
-        jacobians = step_jacobians(model, probe.inputs, at=list(steps), batch_first=axis)
-        return jacobian_product(jacobians, name=probe.name)
+        return jacobian_product(_probe_jacobians(probe, list(steps)), name=probe.name)
 
     @property
     def sentence(self) -> str:
@@ -173,8 +166,8 @@ class Lyapunov(Result):
         ]
 
 
-def _refuse_large(probe: Probe) -> None:
-    """Raise InapplicableError for models without a state in time, and for large states."""
+def _probe_jacobians(probe: Probe, steps: list[int]) -> Array:
+    """Return Jacobians of steps; raise InapplicableError without a state in time or a large one."""
     probe.require_sequences()
     network = probe.network
     width = getattr(network, "hidden_size", 0) * getattr(network, "num_layers", 1)
@@ -182,6 +175,10 @@ def _refuse_large(probe: Probe) -> None:
         width *= len(network.cell_class.state_names)
     if width > LARGEST_STATE:
         raise InapplicableError(f"its state has {width} entries, more than {LARGEST_STATE}")
+    model, axis = copy.deepcopy(probe.model), probe.batch_first
+    end = max(steps) + 1
+    inputs = probe.inputs[:, :end] if axis else probe.inputs[:end]
+    return step_jacobians(model, inputs, at=steps, batch_first=axis)
 
 
 def jacobian_of(step: Step, state: Tensor) -> Tensor:
@@ -270,16 +267,22 @@ def flat_step(unrolled: Unrolled, x: Tensor, states: list[State]) -> tuple[Step,
     return step, flatten(states)[0]
 
 
-def spectrum(matrix: Any, *, name: str = "W") -> Spectrum:
+def square_matrix(matrix: ArrayLike) -> Array:
+    """Return a square matrix as an array of doubles; raise a ShapeError for other shapes."""
+    square = np.asarray(matrix, dtype=np.float64)
+    if square.ndim != 2 or square.shape[0] != square.shape[1]:
+        raise ShapeError(f"matrix must be square, got shape {square.shape}.")
+    return square
+
+
+def spectrum(matrix: ArrayLike, *, name: str = "W") -> Spectrum:
     """Return eigenvalues and singular values of a matrix.
 
     Args:
         matrix: A square matrix: a recurrent matrix, or the Jacobian of a step.
         name: Name in the figure.
     """
-    square = np.asarray(matrix, dtype=np.float64)
-    if square.ndim != 2 or square.shape[0] != square.shape[1]:
-        raise ShapeError(f"matrix must be square, got shape {square.shape}.")
+    square = square_matrix(matrix)
     return Spectrum(
         np.linalg.eigvals(square).astype(np.complex128),
         np.linalg.svd(square, compute_uv=False),
@@ -296,11 +299,11 @@ def jacobian_product(jacobians: Any, *, name: str = "network") -> JacobianProduc
     """
     steps = np.asarray(jacobians, dtype=np.float64)
     n = steps.shape[-1]
-    left, middle, scale = np.eye(n), np.eye(n), 0.0
+    basis, middle, scale = np.eye(n), np.eye(n), 0.0
     logs = np.empty((len(steps), n))
     for k, jacobian in enumerate(steps):
-        # The product is exp(scale) · left · middle, left orthogonal and middle of size one.
-        left, triangle = np.linalg.qr(jacobian @ left)
+        # The product is exp(scale) · basis · middle, basis orthogonal and middle of size one.
+        basis, triangle = np.linalg.qr(jacobian @ basis)
         middle = triangle @ middle
         size = np.abs(middle).max()
         if size > 0:

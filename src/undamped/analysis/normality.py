@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from undamped._base.errors import ShapeError
 from undamped._base.packages import require
 from undamped._base.registry import instruments
 from undamped.analysis.core import InapplicableError, Layout, Probe, Result, Style, Trace
 from undamped.analysis.core.figures import PALETTE, new_figure
+from undamped.analysis.jacobian import square_matrix
 
 Array = NDArray[Any]
 
@@ -98,12 +98,13 @@ class SchurStructure(Result):
 
     def plot_angles(self) -> Any:
         """Draw the histogram of the eigenvalues' angles, as the insets of TH fig. 3."""
-        figure = new_figure(
+        layout = Layout(
             "Angles of the eigenvalues",
             "angle θ [radians]",
             "number of eigenvalues",
             "Evenly spread angles are rotations; angles in one bin form a delay line.",
         )
+        figure = new_figure(layout)
         middle = (self.edges[1:] + self.edges[:-1]) / 2
         figure.add_bar(
             x=middle.tolist(),
@@ -112,13 +113,6 @@ class SchurStructure(Result):
             marker_color=PALETTE[0],
         )
         return figure
-
-
-def _square(matrix: ArrayLike) -> Array:
-    square = np.asarray(matrix, dtype=np.float64)
-    if square.ndim != 2 or square.shape[0] != square.shape[1]:
-        raise ShapeError(f"matrix must be square, got shape {square.shape}.")
-    return square
 
 
 def henrici_number(matrix: ArrayLike) -> float:
@@ -130,7 +124,7 @@ def henrici_number(matrix: ArrayLike) -> float:
     require("the Schur form of a matrix", "scipy")
     from scipy.linalg import schur
 
-    form = schur(_square(matrix), output="complex")[0]
+    form = schur(square_matrix(matrix), output="complex")[0]
     return float(np.linalg.norm(np.triu(form, 1)))
 
 
@@ -141,7 +135,7 @@ def normality(matrix: ArrayLike, *, steps: int = 100) -> Normality:
         matrix: A square matrix.
         steps: Number of powers.
     """
-    square = _square(matrix)
+    square = square_matrix(matrix)
     henrici = henrici_number(square)
     size = float(np.linalg.norm(square))
     power, growth = np.eye(len(square)), []
@@ -161,7 +155,7 @@ def schur_structure(matrix: ArrayLike, *, bins: int = 20) -> SchurStructure:
     require("the Schur form of a matrix", "scipy")
     from scipy.linalg import schur
 
-    square = _square(matrix)
+    square = square_matrix(matrix)
     # Aᵀ = P U Pᵀ with U upper triangular gives A = P Uᵀ Pᵀ, lower triangular as in TH 3.4.
     form = schur(square.T, output="real")[0].T
     eigenvalues = np.linalg.eigvals(form)

@@ -272,14 +272,18 @@ def energy_drift(module: nn.Module, inputs: Tensor, *, steps: int = 1000) -> Ene
         for layer, cell in enumerate(cells):
             u = x[0] if layer == 0 else x.new_zeros(x.shape[1], cell.input_size)
             projected, constants = cell.project(u), cell.constants()
-            generator = torch.Generator().manual_seed(layer)
-            shape = (x.shape[1], cell.hidden_size)
-            state = tuple(torch.randn(shape, generator=generator).to(projected) for _ in range(2))
+            state = _random_state(cell, projected, seed=layer)
             for t in range(steps + 1):
                 energy[t, layer] = float(hamiltonian(cell, projected, *state).sum(1).mean())
                 state = cell.advance(projected, state, constants)
     size = np.abs(energy).max(0)
     return Energy(energy, np.abs(energy - energy[0]).max(0) / np.where(size > 0, size, 1))
+
+
+def _random_state(cell: UnICORNNCell, projected: Tensor, seed: int) -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(seed)
+    shape = (projected.shape[-2], cell.hidden_size)
+    return tuple(torch.randn(shape, generator=generator).to(projected) for _ in range(2))
 
 
 def inversion_error(
@@ -304,9 +308,7 @@ def inversion_error(
     errors = []
     with evaluating(module), torch.no_grad():
         projected, constants = cell.project(x), cell.constants()
-        generator = torch.Generator().manual_seed(0)
-        shape = (x.shape[1], cell.hidden_size)
-        start = tuple(torch.randn(shape, generator=generator).to(projected) for _ in range(2))
+        start = _random_state(cell, projected, seed=0)
         for length in lengths:
             state = start
             for t in range(length):

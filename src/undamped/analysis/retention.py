@@ -22,9 +22,8 @@ from undamped._base.options import NonNegativeFloat, PositiveInt
 from undamped._base.registry import instruments
 from undamped.analysis.core import InapplicableError, Layout, Probe, Result, Style, Trace
 from undamped.analysis.core.gradients import batch_axis
-from undamped.analysis.core.linear_probe import Split, answers_of, probe_scores
+from undamped.analysis.core.statistics import Split, answers_of, probe_scores, student_quantile
 from undamped.analysis.core.time_axis import layout_of
-from undamped.analysis.core.trend import student_quantile
 from undamped.analysis.core.unrolled import State, evaluating, network_inside, unroll
 
 Array = NDArray[Any]

@@ -205,8 +205,8 @@ class EulerStability(Result):
     @property
     def sentence(self) -> str:
         """Whether the criterion holds."""
-        where = "holds everywhere" if self.stable else "is violated where the line is above 1"
-        return f"The criterion |1 + hλ| ≤ 1 {where} (h = {self.step:g})."
+        extent = "holds everywhere" if self.stable else "is violated where the line is above 1"
+        return f"The criterion |1 + hλ| ≤ 1 {extent} (h = {self.step:g})."
 
     @property
     def layout(self) -> Layout:

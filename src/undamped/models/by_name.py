@@ -24,14 +24,15 @@ def build(name: str, **options: Any) -> Any:
     member = models[name]
     if not (isinstance(member, type) and issubclass(member, TaskModel)):
         return models.build(name, **options)
+    # Imported here, since recurrent layers do not need it.
+    from undamped.models.for_task import check_options, model_for
+
     shape = options.pop("shape", None)
+    options = check_options(name, options)
     if not isinstance(shape, TaskShape):
         raise OptionError(
             f"'{name}' needs the shape of its task, such as "
             "shape=undamped.lab.tasks.build('rmts').task_shape, got "
             f"{'none' if shape is None else type(shape).__name__}."
         )
-    # Imported here, since recurrent layers do not need it.
-    from undamped.models.for_task import check_options, model_for
-
-    return model_for(shape, name, check_options(name, options))
+    return model_for(shape, name, options)

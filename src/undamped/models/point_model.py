@@ -13,7 +13,6 @@ from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import models
 from undamped.models.task_model import TaskModel, answers_of, refuse_unfit
 from undamped.nn.recurrent import Recurrent
-from undamped.ode.flows.continuous_flow import ContinuousFlow
 
 
 class PointModel(TaskModel):
@@ -65,8 +64,8 @@ class PointModel(TaskModel):
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
         """Return predictions (batch, output), or log-densities (batch,), of points."""
         inputs = batch.expanded().inputs
-        if isinstance(self.network, ContinuousFlow):
-            return self.network.log_prob(inputs), None
+        if "density" in answers_of(self.network):
+            return self.network.log_prob(inputs), None  # type: ignore[operator]
         return self.network(inputs), None
 
     def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.options import PositiveFloat, PositiveInt
-from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
@@ -42,8 +41,6 @@ class IncrementalRNNCell(CoupledCell):
         A. Kag, Z. Zhang, V. Saligrama. RNNs incrementally evolving on an equilibrium manifold: a
         panacea for vanishing and exploding gradients? ICLR, 2020.
     """
-
-    promises = (Promise(Kind.UNIT_GRADIENT, "at equilibrium ∂h'/∂h = −I"),)
 
     def __init__(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.nn.bases.momentum import (
     AdamDriven,
@@ -36,9 +35,6 @@ class MomentumRNNCell(MomentumDriven):
         momentum into recurrent neural networks. NeurIPS, 2020.
     """
 
-    promises = (
-        Promise(Kind.SLOWER_VANISHING, "early inputs reach the state more than with μ = 0"),
-    )
     state_names = ("hidden", "velocity")
 
 

@@ -52,7 +52,6 @@ class NnRNNCell(Penalised, IsometricCell):
     promises = (
         Promise(Kind.STARTS_ISOMETRIC, "T = 0 and γ = 1 at the start: W is a rotation"),
         Promise(Kind.SCALED_SPECTRUM, "the eigenvalues of W have moduli γ"),
-        Promise(Kind.POLYNOMIAL_GROWTH, "with γ = 1, ‖Wᵗ‖ grows polynomially"),
     )
 
     def __init__(

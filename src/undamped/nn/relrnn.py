@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.nn.bases.attention import Alignment, Mix, weights_of
 from undamped.nn.bases.cell import State
@@ -67,10 +66,6 @@ class RelRNNCell(MemoryCell):
         between recurrence and self-attention in neural networks. NeurIPS, 2020.
     """
 
-    promises = (
-        Promise(Kind.FIXED_STATE, "the state has the same size after any number of steps"),
-        Promise(Kind.DIRECT_PATH, "s reads every kept state in one step, by its weight"),
-    )
     state_names = (
         "hidden",
         "mixed",

@@ -1,33 +1,25 @@
-"""Matrices kept in a set, and ways to start inside it."""
+"""Matrices constrained to a set, and orthogonal initialisation; imported on first access."""
 
-from undamped.parametrizations.cayley import ScaledCayley
-from undamped.parametrizations.exponential import Exponential
-from undamped.parametrizations.fourier_unitary import FourierUnitary
-from undamped.parametrizations.givens import Givens
-from undamped.parametrizations.householder import Householder
-from undamped.parametrizations.initial import orthogonal_start, random_orthogonal
-from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect, nearest_isometry
-from undamped.parametrizations.riemannian import Riemannian, riemannian_step
-from undamped.parametrizations.schur import Schur
-from undamped.parametrizations.singular_band import SingularBand, orthogonality_penalty
-from undamped.parametrizations.skew import Skew, rotation
+from undamped._base.lazy import lazy_names
 
-__all__ = [
-    "Exponential",
-    "FourierUnitary",
-    "Givens",
-    "Householder",
-    "MatrixSet",
-    "Riemannian",
-    "ScaledCayley",
-    "Schur",
-    "SingularBand",
-    "Skew",
-    "isometry_defect",
-    "nearest_isometry",
-    "orthogonal_start",
-    "orthogonality_penalty",
-    "random_orthogonal",
-    "riemannian_step",
-    "rotation",
-]
+_NAMES = {
+    "Exponential": "undamped.parametrizations.exponential",
+    "FourierUnitary": "undamped.parametrizations.fourier_unitary",
+    "Givens": "undamped.parametrizations.givens",
+    "Householder": "undamped.parametrizations.householder",
+    "MatrixSet": "undamped.parametrizations.matrix_set",
+    "Riemannian": "undamped.parametrizations.riemannian",
+    "ScaledCayley": "undamped.parametrizations.cayley",
+    "Schur": "undamped.parametrizations.schur",
+    "SingularBand": "undamped.parametrizations.singular_band",
+    "Skew": "undamped.parametrizations.skew",
+    "isometry_defect": "undamped.parametrizations.matrix_set",
+    "nearest_isometry": "undamped.parametrizations.matrix_set",
+    "orthogonal_start": "undamped.parametrizations.initial",
+    "orthogonality_penalty": "undamped.parametrizations.singular_band",
+    "random_orthogonal": "undamped.parametrizations.initial",
+    "riemannian_step": "undamped.parametrizations.riemannian",
+    "rotation": "undamped.parametrizations.skew",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

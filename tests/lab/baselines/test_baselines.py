@@ -82,6 +82,7 @@ def theirs_multi(series, new, seed):
     return np.concatenate(known, 1), np.concatenate(asked, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "channels", "theirs"),
     [

@@ -61,6 +61,7 @@ def test_seasons_are_found_where_there_are_some(values, season):
     assert find_season([values[:, None]]) == season
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [0.0, 0.7, 0.9, 1.0])
 def test_noise_has_no_season(memory):
     """White noise, noise that lasts and noise that wanders, of 100 to 300 steps."""
@@ -396,6 +397,7 @@ def small(monkeypatch):
     monkeypatch.setattr(networks, "_MEMBERS", ("gru",))
 
 
+@pytest.mark.slow
 def test_the_race_is_no_worse_than_the_last_season_on_validation_data(small, tmp_path):
     task = task_of(months(), quantiles=(0.1, 0.5, 0.9), stride=2)
     run = fit("auto", task, train={"steps": 2}, out=tmp_path, progress=False)
@@ -461,6 +463,7 @@ def undamped_says(monkeypatch, capsys, *words):
     return code, said.out, said.err
 
 
+@pytest.mark.slow
 def test_the_commands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     dates = pd.date_range("2010-01-01", periods=120, freq="MS").strftime("%Y-%m-%d")
@@ -657,6 +660,7 @@ def test_the_race_answers_whatever_is_short(length, horizon, lost, missing, tmp_
     assert np.isfinite(outputs[0]).all() and outputs[0].size == horizon
 
 
+@pytest.mark.slow
 def test_what_cannot_learn_from_everything_leaves_its_place_to_the_next(
     small, tmp_path, monkeypatch
 ):
@@ -745,6 +749,7 @@ def test_uneven_stamps_have_no_dates_ahead():
     assert future_timestamps([timestamps[:2]], 2)[0].tolist() == [2.0, 3.0]
 
 
+@pytest.mark.slow
 def test_the_next_steps_after_a_race_are_its_best_models(tmp_path, monkeypatch):
     from lab.baselines.test_baselines import waves
 

@@ -202,6 +202,7 @@ def test_a_run_of_a_bank_is_a_run_like_any_other(tmp_path):
     assert weights[0] == weights[1] == 2 * (10 * 60 + 1)
 
 
+@pytest.mark.slow
 def test_numbers_and_values_to_come():
     series = waves(40)
     strength = np.linspace(0.5, 2.0, 40)

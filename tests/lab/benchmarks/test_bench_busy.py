@@ -2,9 +2,12 @@
 
 import os
 
+import pytest
+
 from undamped.lab.benchmarks.busy import LOOP, run
 
 
+@pytest.mark.process
 def test_the_table_has_a_line_for_every_candidate():
     lines = []
     result = run(networks="indrnn", rounds=1, quick=True, progress=lines.append)

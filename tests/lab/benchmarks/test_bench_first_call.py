@@ -1,8 +1,11 @@
 """The benchmark of first calls says what it measured."""
 
+import pytest
+
 from undamped.lab.benchmarks.first_call import run
 
 
+@pytest.mark.process
 def test_the_table_has_a_line_for_every_network():
     lines = []
     result = run(networks="indrnn", progress=lines.append)

@@ -14,6 +14,7 @@ from undamped.lab.benchmarks.linear import BOUND, SCAN, STACK, TORCH_SCAN, _stac
 from undamped.lab.benchmarks.linear_jax import jax_step
 
 
+@pytest.mark.process
 def test_it_times_all_candidates_and_they_agree():
     result = run(rounds=1, quick=True, jax=False)
     numbers = result.numbers
@@ -36,6 +37,7 @@ def compare_with_jax():
         torch.testing.assert_close(mine, other, rtol=2e-3, atol=1e-3 * float(mine.abs().max()))
 
 
+@pytest.mark.process
 @pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed")
 def test_jax_does_what_ours_does():
     """The same weights, somebody else's scan: equal loss and equal gradients.

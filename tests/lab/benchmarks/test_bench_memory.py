@@ -2,6 +2,7 @@
 
 import io
 
+import pytest
 import torch
 from rich.console import Console
 
@@ -9,6 +10,7 @@ import undamped
 from undamped.lab.benchmarks.memory import PlainRelLSTM, run
 
 
+@pytest.mark.process
 def test_it_runs_and_says_what_it_found():
     result = run(quick=True, rounds=1)
     first, last = result.numbers["state_bytes"]

@@ -2,11 +2,13 @@
 
 import json
 
+import pytest
 from rich.console import Console
 
 from undamped.lab.benchmarks import recurrent
 
 
+@pytest.mark.process
 def test_a_quick_run_reports_what_it_measured(monkeypatch):
     assert set(recurrent.networks()) >= {"exprnn", "nnrnn", "urnn", "cornn", "lstm", "unicornn"}
     monkeypatch.setattr(recurrent, "networks", lambda: ["exprnn", *recurrent.TORCHRECURRENT])

@@ -62,6 +62,7 @@ def test_list_names_everything():
     assert set(json.loads(ok("list", "--json"))["models"]) == set(models)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*models, *tasks])
 def test_show_explains_everything(name):
     out = ok("show", name)
@@ -118,6 +119,7 @@ def test_config_file_and_command_line(tmp_path):
     assert said["task"]["options"]["length"] == 7
 
 
+@pytest.mark.slow
 def test_compare(tmp_path):
     words = ["compare", "adding", "gru", "unicornn", *TINY, "unicornn.dt=0.2", "--seeds", "2"]
     said = json.loads(ok(*words, "--json", "--out", str(tmp_path)))
@@ -345,12 +347,14 @@ def undamped_process(words, *, shell="", **environment):
     return ended.returncode, ended.stdout, ended.stderr
 
 
+@pytest.mark.process
 def test_output_that_nobody_reads_is_no_failure():
     assert undamped_process(["list"], shell="| head -n 1")[::2] == (0, b"")
     code, _, told = undamped_process(["--version"], shell="> /dev/full")
     assert code == 2 and b"No space left" in told and b"Traceback" not in told
 
 
+@pytest.mark.process
 def test_terminals_without_our_letters_show_their_numbers():
     code, shown, told = undamped_process(["show", "unicornn"], PYTHONIOENCODING="ascii")
     assert (code, told) == (0, b"") and rb"\u" in shown
@@ -358,6 +362,7 @@ def test_terminals_without_our_letters_show_their_numbers():
     assert code == 0 and json.loads(shown.decode("ascii"))["name"] == "unicornn"
 
 
+@pytest.mark.process
 def test_a_training_that_ctrl_c_stops_says_so_to_the_shell(tmp_path):
     words = ["train", "copy", "rnn", "train.steps=1000000", "--out", str(tmp_path), "--no-page"]
     with subprocess.Popen(

@@ -65,6 +65,7 @@ def test_bad_groups_are_one_sentence():
         SeriesTask(alone, held_out="s2")
 
 
+@pytest.mark.slow
 def test_one_subject_after_the_other(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write("a.csv")

@@ -119,6 +119,7 @@ def test_what_goes_wrong(tmp_path, monkeypatch, capsys):
         assert (code, out) == (2, "") and said in err and len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("y", "found", "refused"),
     [

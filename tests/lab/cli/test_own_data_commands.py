@@ -110,6 +110,7 @@ def test_screen_at_the_end(monkeypatch, capsys):
     assert code == 0 and "true slow" in out, err
 
 
+@pytest.mark.slow
 def test_compare_takes_a_file(monkeypatch, capsys):
     walks().to_csv("walks.csv", index=False)
     code, out, err = undamped(
@@ -289,6 +290,7 @@ def counted(monkeypatch, calls, module, name):
     monkeypatch.setattr(module, name, count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("baseline", [(), ("--baseline", "rnn")])
 def test_a_training_reads_splits_and_prepares_its_file_once(baseline, monkeypatch, capsys):
     from undamped.lab.data.recordings import splits

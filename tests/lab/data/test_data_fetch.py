@@ -382,6 +382,7 @@ def test_a_pickle_in_place_of_an_array_is_refused(only, tmp_path, form):
     assert leftovers(tmp_path / "cache") == []
 
 
+@pytest.mark.process
 def test_two_processes_fetch_once(only, tool, tmp_path):
     tool("npm", "/bin/sleep 0.5\n" + COPY, PACKAGE)
     driver = tmp_path / "driver.py"

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("resource", reason="limits of processes are POSIX's")
 
 
+@pytest.mark.process
 def test_every_parser_survives_damaged_files():
     command = [
         sys.executable,

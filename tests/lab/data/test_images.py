@@ -112,6 +112,7 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(value=plain, protocol=st.sampled_from([3, 4, 5]))
 def test_plain_pickles_come_back(tmp_path_factory, value, protocol):

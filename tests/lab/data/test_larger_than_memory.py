@@ -135,6 +135,7 @@ def test_a_folder_larger_than_memory_stays_on_disk(tmp_path):
     assert read_recordings(tmp_path / "data", in_memory=50).on_disk  # of 24 bytes and more each
 
 
+@pytest.mark.slow
 def test_another_process_is_sent_the_place_and_not_the_numbers(tmp_path):
     np.save(tmp_path / "a.npy", np.random.default_rng(0).normal(size=(3, 50_000, 2)).astype("f4"))
     task = SeriesTask(read_recordings(tmp_path / "a.npy"), horizon=4, window=1000, stride=1000)
@@ -158,6 +159,7 @@ def test_batches_made_ahead_are_those_made_when_asked_for(tmp_path):
         prefetched.close()
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is limited by Linux")
 def test_training_needs_less_memory_than_its_file_has(tmp_path):
     """The system refuses more than 80 MB beyond what a process has before it sees the data."""

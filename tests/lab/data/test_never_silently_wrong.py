@@ -66,6 +66,7 @@ def test_rows_that_are_series_may_have_their_channels_in_any_order(tmp_path):
     assert np.array_equal(np.stack(first), np.stack(second))
 
 
+@pytest.mark.process
 def test_classes_have_one_order_in_every_process():
     program = (
         "import json, numpy as np\n"

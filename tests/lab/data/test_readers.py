@@ -57,6 +57,7 @@ def test_a_reader_of_ones_own(tmp_path, toy):
     assert read_sequences(tmp_path / "a.TOY", 1).shape == (8, 12, 1)
 
 
+@pytest.mark.process
 def test_a_reader_from_outside_trains_and_predicts(tmp_path):
     write_toy(tmp_path / "a.toy")
     (tmp_path / "my_reader.py").write_text(

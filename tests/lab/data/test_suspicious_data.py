@@ -52,6 +52,7 @@ def leaking(count=24, steps=20):
     return pd.DataFrame(rows)
 
 
+@pytest.mark.slow
 def test_a_leaking_column_is_left_out_and_training_says_so(monkeypatch, capsys):
     leaking().to_csv("a.csv", index=False)
     code, out, err = run(monkeypatch, capsys, "train", "a.csv", "bank", "target=state")

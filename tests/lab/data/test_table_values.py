@@ -124,6 +124,7 @@ def seconds(*dates):
     return [pd.Timestamp(date, tz="UTC").timestamp() for date in dates]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dates", "expected", "note"),
     [

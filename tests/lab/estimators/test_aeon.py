@@ -22,6 +22,7 @@ with warnings.catch_warnings():
     )
 
 
+@pytest.mark.slow
 @every_check
 def test_aeon_checks(check):
     check()

@@ -383,6 +383,7 @@ def test_pickle_holds_plain_values_only(classifier):
     clone(pickle.loads(text))
 
 
+@pytest.mark.process
 def test_a_new_process_predicts_the_same(classifier, tmp_path):
     X, _ = waves()
     (tmp_path / "model.pickle").write_bytes(pickle.dumps(classifier))
@@ -581,6 +582,7 @@ def test_forecasters_race_unless_one_is_named(plain_race):
     assert SequenceForecaster(12, season=1, model="seasonal-naive").fit(values).season_ == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["ridge-lags", "seasonal-naive", "ets", "bank", "unicornn"])
 def test_quantiles_of_forecasts(model):
     tiny = {"steps": 20, "hidden_size": 4} if model == "unicornn" else {}

@@ -33,6 +33,7 @@ def reasons(estimator):
     return {**ledger, **(ONE_BATCH if estimator.model == "unicornn" else {})}
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         kind(**options)

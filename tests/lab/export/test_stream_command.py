@@ -71,6 +71,7 @@ def runs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.process
 def test_numbers(runs):
     """Line by line the answer so far, to rounding that of the sequence so far."""
     run = runs / "adding-gru-1"
@@ -86,6 +87,7 @@ def test_numbers(runs):
     assert invoke(run, "0.5,1\n\n")[1] == f"{answers(run, '[0.5, 1]')[0]['answer']:.7g}\n"
 
 
+@pytest.mark.slow
 def test_recordings_exactly(runs):
     run = Run.open(runs / "recordings")
     samples = np.random.default_rng(0).normal(size=(25, 8)).astype(np.float32)
@@ -132,6 +134,7 @@ def test_text(runs):
     assert message.startswith("line 2: ") and "'x'" in message
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -258,6 +261,7 @@ def test_a_stream_without_samples():
         LiveModel(subject)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow():
     import tracemalloc
 
@@ -275,6 +279,7 @@ def test_memory_does_not_grow():
     assert grown < 20_000
 
 
+@pytest.mark.process
 def test_each_answer_comes_at_once_and_interrupts_are_quiet(runs):
     # A suite in the background inherits that Ctrl-C is ignored; at a terminal it is not.
     code = (
@@ -292,6 +297,7 @@ def test_each_answer_comes_at_once_and_interrupts_are_quiet(runs):
         assert process.stderr.read() == b""
 
 
+@pytest.mark.process
 def test_a_closed_input_is_told(runs):
     program = "import sys; sys.stdin = None; from undamped.lab.cli import main; main()"
     words = [sys.executable, "-c", program, "stream", str(runs / "adding-gru-1")]
@@ -300,6 +306,7 @@ def test_a_closed_input_is_told(runs):
     assert ended.stderr.startswith("standard input: expected samples, got none")
 
 
+@pytest.mark.process
 def test_a_closed_pipe_is_quiet(runs, tmp_path):
     (tmp_path / "in.csv").write_text("0.5,1\n" * 5000)
     words = [sys.executable, "-m", "undamped", "stream", str(runs / "adding-gru-1")]

@@ -58,6 +58,7 @@ def along(model, series):
     return torch.stack(found).numpy()
 
 
+@pytest.mark.slow
 def test_a_stream_is_as_sure_as_it_is_right(classifier):
     series, classes = bumps(200, 1)
     found = along(classifier, series)
@@ -86,6 +87,7 @@ def test_early_readouts_follow_the_typical_length(classifier):
     assert short.fit(series[:, 30:36], classes).model_.early.counts.tolist() == [-1, 1, 2, 3, 6]
 
 
+@pytest.mark.slow
 def test_numbers_begin_with_their_mean():
     series, _ = bumps(80, 3)
     answers = series.max(1)
@@ -121,6 +123,7 @@ def test_a_bank_saved_without_early_readouts_answers_by_the_one_it_has(classifie
     assert not again.early.fitted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["interpolate", "mask"])
 @pytest.mark.parametrize("timestamps", [False, True])
 def test_the_compiled_stream_of_a_bank_is_its_step(timestamps, missing):

@@ -76,6 +76,7 @@ class Damped(nn.Module):
         return torch.stack((2 * p, -2 * q - self.friction * p), -1)
 
 
+@pytest.mark.slow
 def test_friction_is_seen_in_volume_and_energy():
     task = build("spring", trajectories=8, readings=12, horizon=1.0)
     model = undamped.models.PlainODE(task.task_shape, tolerance=1e-9).double()
@@ -156,6 +157,7 @@ def test_every_system_can_be_drawn():
     torch.testing.assert_close(links.picture(states).bodies, plane.picture(plane_of(states)).bodies)
 
 
+@pytest.mark.slow
 def test_animations_are_files_that_move(pendulum, tmp_path):
     model, task = pendulum
     drawn = {"<b>hnn</b>": motion_paths(model, task)}

@@ -45,6 +45,7 @@ def test_every_delay_from_the_start_and_numbers_of_the_thesis(tmp_path):
     assert recall.TRANSFER_PAPER["sab"][400] == 95
 
 
+@pytest.mark.process
 def test_gradients_and_memory_are_drawn(tmp_path):
     result = recall.denoise(
         delay=3, delays=(3,), networks=("sab",), gradient_delay=3, lengths=(24,),

@@ -42,6 +42,7 @@ def test_a_goal_is_met_or_not():
     assert Goal("error", 2.0, 1.0).line() == "- ✗ error: 2 (goal: at most 1)."
 
 
+@pytest.mark.process
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 def test_the_benchmark_measures_what_it_says(monkeypatch):
     def here(prepare, *given):

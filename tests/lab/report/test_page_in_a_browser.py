@@ -15,6 +15,7 @@ from undamped.lab.training.run import Run
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
+    pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
     # The driver's event loop closes its pipes after the interpreter has begun to look away.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

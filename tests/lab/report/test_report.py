@@ -88,6 +88,7 @@ def test_diagnose_reads_anything(model, through):
     assert "<h2" in report.page([found])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in models if hasattr(models[name], "cell_class")])
 def test_diagnose_every_registered_recurrent_model(name):
     torch.manual_seed(0)
@@ -109,6 +110,7 @@ def test_diagnose_every_registered_recurrent_model(name):
     assert "recall" in found.results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_VECTORS)
 def test_diagnose_every_registered_model_of_continuous_depth(name):
     torch.manual_seed(0)
@@ -410,6 +412,7 @@ def test_selected_instruments_do_not_replace_the_page_of_a_run(run):
         (run.path / "diagnosis.html").unlink()
 
 
+@pytest.mark.slow
 def test_command_line_writes_pages(run, tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
@@ -439,6 +442,7 @@ def test_command_line_writes_pages(run, tmp_path, monkeypatch):
     assert isinstance(done.exception, OptionError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["hbnode", "resnet"])
 def test_training_on_points_ends_in_a_page_too(model, tmp_path, monkeypatch):
     from typer.testing import CliRunner

@@ -377,6 +377,7 @@ def test_passwords_are_not_kept():
     assert without_password("postgresql://me@host/x") == "postgresql://me@host/x"
 
 
+@pytest.mark.process
 def test_an_unreachable_database_is_one_sentence(tmp_path):
     url = "postgresql://me:secret@127.0.0.1:1/x"
     with pytest.raises(RunError, match=r"Cannot use the database postgresql://me:…@") as refused:
@@ -395,6 +396,7 @@ def test_a_grid_is_not_for_several_machines(tmp_path):
         sweep(begin(tmp_path / "grid", plan, url), 2, url=url)
 
 
+@pytest.mark.process
 def test_a_trial_without_a_folder_is_found_by_whoever_began_it(undisturbed, tmp_path, monkeypatch):
     """A process may end between the first line in a database and the first on disk."""
     url = f"sqlite:///{tmp_path}/trials.db"
@@ -439,6 +441,7 @@ def database():
         subprocess.run([*control, "-w", "-m", "immediate", "stop"], **quiet)
 
 
+@pytest.mark.process
 def test_machines_may_begin_at_the_same_moment(database, tmp_path):
     """Each makes the tables and the study where there are none, and all but one come too late."""
 
@@ -450,6 +453,7 @@ def test_machines_may_begin_at_the_same_moment(database, tmp_path):
         assert sorted(machines.map(joined, range(4))) == list(range(4))
 
 
+@pytest.mark.process
 def test_a_database_serves_as_well(undisturbed, processes, database, tmp_path):
     folder = begin(tmp_path / "shared", url=database)
     victim, second = (process(processes, folder.path, 4, url=database) for _ in range(2))

@@ -41,6 +41,7 @@ def test_mnist_pictures(pictures):
         MNISTImages(pool=5)
 
 
+@pytest.mark.slow
 def test_cifar_pictures(pictures):
     task = CIFAR10Images(validation=10)
     assert task.sequences("train") == 40 and task.batch("test", 0, 3).inputs.shape == (3, 3072)

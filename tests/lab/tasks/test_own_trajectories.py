@@ -39,6 +39,7 @@ SAID = ["id=flight", "time=t"]
 SHORT = ["train.steps=40", "model.hidden_size=16", "train.batch_size=32"]
 
 
+@pytest.mark.slow
 def test_a_file_is_learnt_scored_followed_and_resumed(flights, tmp_path):
     runner = CliRunner()
     said = runner.invoke(

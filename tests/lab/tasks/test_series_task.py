@@ -239,6 +239,7 @@ def test_suggested_settings_follow_length_and_size():
         assert 4 <= train["batch_size"] <= 64 and train["epochs"] >= 5
 
 
+@pytest.mark.slow
 def test_a_csv_file_is_opened_once(tmp_path):
     """All passes over a file use the same open file."""
     path = tmp_path / "rec.csv"

@@ -44,6 +44,7 @@ def test_the_shape_of_a_task_keeps_the_weights():
     assert TaskShape.from_dict(TaskShape(1, 2).to_dict()).class_weights == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bank", "minirocket", "boosting", "guess", "gru"])
 def test_models_find_more_of_what_is_rare(name, tmp_path):
     said = []
@@ -82,6 +83,7 @@ WEIGHING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WEIGHING)
 def test_estimators_heed_weights_of_classes_and_of_series(name):
     X, y = overlapping()
@@ -103,6 +105,7 @@ def test_estimators_heed_weights_of_classes_and_of_series(name):
     assert share("balanced") == pytest.approx(plain, abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bank", "boosting", "gru"])
 def test_numbers_follow_the_series_that_count(name):
     X, y = overlapping()

@@ -121,6 +121,7 @@ def test_checkpoints_of_another_form(run, part, value):
         resume(run.path, progress=False)
 
 
+@pytest.mark.process
 def test_a_full_disk_is_an_error_of_the_system(tmp_path):
     program = (
         "import resource, signal, sys, torch\n"
@@ -252,6 +253,7 @@ def test_numbers_that_single_precision_cannot_hold(tmp_path, name):
     assert TrainOptions(learning_rate=1e30).learning_rate == 1e30
 
 
+@pytest.mark.process
 def test_what_a_killed_process_left_is_removed(tmp_path):
     program = (
         "import os, signal, sys\n"

@@ -87,6 +87,7 @@ print(json.dumps(failed))
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(
     not hasattr(
         __import__("torch.utils.backend_registration", fromlist=["x"]),

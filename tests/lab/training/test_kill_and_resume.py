@@ -98,6 +98,7 @@ def same_run(one, two):
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("task", ["adding", "characters"])
 def test_killed_twice_and_interrupted_once(tmp_path, task):
     words = ["train", task, "lstm", *WORDS]
@@ -122,6 +123,7 @@ def test_killed_twice_and_interrupted_once(tmp_path, task):
     same_run(Run.open(folder), whole)
 
 
+@pytest.mark.process
 def test_resuming_a_finished_run_changes_nothing(tmp_path):
     finish(start("train", "adding", "gru", "task.length=6", "model.hidden_size=4", "train.steps=3",
                  "train.batch_size=4", "--out", str(tmp_path)))  # fmt: skip

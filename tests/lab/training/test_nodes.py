@@ -95,6 +95,7 @@ def step_of(run):
         return 0
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 def test_two_nodes_lose_one_and_go_on_to_the_weights_of_one_process(tmp_path, all_held_out):
     settings = read_settings(WORDS[1:-1])
@@ -133,6 +134,7 @@ def four_processes(monkeypatch):
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.process
 def test_processes_that_were_started_have_to_be_those_that_are_wanted(four_processes, tmp_path):
     assert is_secondary_rank() and is_silent()
     check_launched(TrainOptions(nodes=2, devices=2))

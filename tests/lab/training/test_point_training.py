@@ -66,6 +66,7 @@ def test_a_recommendation_gives_way_to_what_was_said(options, tmp_path):
     assert ("detail" in kept) != ("bottleneck_size" in options)
 
 
+@pytest.mark.slow
 def test_predict_shows_the_density_of_points(tmp_path, capsys):
     options = {"hidden_size": 4}
     run = fit("ffjord", "density", model_options=options, train=QUICK, out=tmp_path, progress=False)

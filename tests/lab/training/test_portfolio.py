@@ -32,6 +32,7 @@ def noise(count=40):
     return series, np.random.default_rng(1).permutation(classes)
 
 
+@pytest.mark.slow
 def test_a_race_with_a_budget_of_steps_is_a_function_of_the_seed(small, tmp_path):
     runs = [
         fit(
@@ -56,6 +57,7 @@ def test_a_race_with_a_budget_of_steps_is_a_function_of_the_seed(small, tmp_path
     assert runs[0].settings["why"]
 
 
+@pytest.mark.slow
 def test_the_run_is_an_ordinary_run_of_the_winner(small, tmp_path):
     lines = []
     run = fit("auto", task_of(*waves(60)), train={"steps": 3}, out=tmp_path, progress=lines.append)
@@ -69,6 +71,7 @@ def test_the_run_is_an_ordinary_run_of_the_winner(small, tmp_path):
     assert any(line.startswith("boosting: accuracy 1 in") for line in lines)
 
 
+@pytest.mark.slow
 def test_the_test_part_is_looked_at_once_and_at_the_end(small, tmp_path, monkeypatch):
     from undamped.lab.tasks.series import SeriesTask
 
@@ -199,6 +202,7 @@ def test_a_network_has_to_be_better_by_more_than_chance():
         chosen([Attempt("bank", why_not="no reason")], task)
 
 
+@pytest.mark.slow
 def test_estimators_race_by_default(small):
     series, classes = waves(40)
     labels = np.array(["slow", "fast"])[classes]
@@ -223,6 +227,7 @@ def invoke(monkeypatch, capsys, *words):
     return ended.value.code, said.out, said.err
 
 
+@pytest.mark.slow
 def test_a_file_without_a_model_is_raced(small, tmp_path, monkeypatch, capsys):
     series, classes = waves(40)
     rows = [(i, "ab"[c], *one[0]) for i, (one, c) in enumerate(zip(series, classes, strict=True))]
@@ -284,6 +289,7 @@ def test_members_that_refuse_say_why(tmp_path, monkeypatch):
     assert isinstance(Run.open(run.path).model(), Guess)
 
 
+@pytest.mark.slow
 def test_a_class_with_one_series_and_a_constant_channel_are_raced(small, tmp_path):
     series, classes = waves(24, channels=2)
     series[:, 1] = 3.0

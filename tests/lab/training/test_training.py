@@ -112,6 +112,7 @@ def test_every_optimizer_trains_and_resumes(tmp_path, optimizer):
     assert resume(run.path, progress=False).result["test"] == run.result["test"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -385,6 +386,7 @@ def test_damaged_runs_are_refused_with_a_sentence(tmp_path):
         Run.open(tmp_path / "nowhere")
 
 
+@pytest.mark.process
 def test_a_run_in_use_is_not_trained_twice(tmp_path):
     import subprocess
     import sys

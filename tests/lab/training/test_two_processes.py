@@ -28,6 +28,7 @@ def assert_near(mine, theirs, far):
         torch.testing.assert_close(tensor, theirs[name], atol=far, rtol=far)
 
 
+@pytest.mark.process
 def test_two_processes_that_training_starts_go_on_as_one_does(tmp_path):
     """The moments of the optimiser come out of a checkpoint; no two processes may share them."""
     alone = fit(

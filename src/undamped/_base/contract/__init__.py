@@ -5,13 +5,14 @@ from undamped._base.contract.shape import (
     LONGEST_GAP,
     Answer,
     Clock,
+    Coordinate,
     Forecast,
     InputKind,
+    StateSpace,
     TaskReadout,
     TaskShape,
     Use,
 )
-from undamped._base.contract.state_space import Coordinate, StateSpace
 
 __all__ = [
     "LONGEST_GAP",

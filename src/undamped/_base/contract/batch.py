@@ -1,7 +1,7 @@
-"""A batch: what a model sees and should answer.
+"""A batch: the inputs of a model and their targets.
 
-Everything a family of models may need has its place here once, so that training, evaluation,
-prediction, instruments and export hand on the whole batch and know nothing of what is in it.
+All fields that any model may need are defined here, so that training, evaluation, prediction,
+instruments and export pass on the whole batch and do not depend on its contents.
 """
 
 from __future__ import annotations
@@ -15,35 +15,33 @@ from torch import Tensor
 from undamped._base.errors import ShapeError
 
 NO_TARGETS = torch.empty(0)
-"""The targets of a batch whose answers nobody knows."""
+"""The targets of a batch without known answers."""
 
 
 class Batch(NamedTuple):
-    """Inputs and targets; time first. What a batch does not have is None.
+    """Inputs and targets, time first; optional fields are None.
 
     Args:
         inputs: (time, batch, features) vectors or pixels, (time, batch) symbols,
-            (time, batch, channels, height, width) pictures; (batch, features) for single points,
-            and for states at the start of a trajectory. Where there are `distinct` inputs, their
-            numbers: (time, batch), or (batch,).
+            (time, batch, channels, height, width) images; (batch, features) for single points,
+            and for states at the start of a trajectory. With `distinct` inputs, their indices:
+            (time, batch), or (batch,).
         targets: (batch, …) for one answer, (time, batch, …) for one at every step,
             (outputs, batch, …) for a trajectory at `target_times`.
         lengths: (batch,) true lengths of the sequences.
-        times: (time, batch) when each input was taken, where that is not every step alike: never
-            falling, and counted from a moment 0 that all sequences of the task share, so that no
-            answer depends on what else is in the batch. Beyond a sequence's length, anything. In
-            double precision where they may be long: a model takes differences first.
-        observed: (time, batch, features) which inputs were measured; the others may be anything,
-            NaN included. Channels may be measured at different times.
-        target_times: (outputs, batch) when each answer is asked for, on the clock of `times`, from
-            0 on and in any order; for trajectories from a state counted from that state's time, 0,
-            and never decreasing.
-        target_mask: Which targets are known, in the shape of `targets` or without its last
-            dimension; the others may be anything.
-        distinct: (distinct, …) the inputs that occur, each once, where the same ones come again
-            and again; what has to be done to each of them is then done once, by `each_input`.
-            `expanded` gives the plain form.
-        weights: (batch,) what each sequence counts in learning; None where all count alike.
+        times: (time, batch) timestamps of the inputs, if these are irregular: not decreasing, and
+            relative to a time 0 that all sequences of the task share, so that no answer depends
+            on other sequences. Entries beyond a sequence's length are arbitrary. Long times are
+            in double precision: a model takes differences first.
+        observed: (time, batch, features) mask of the inputs that were measured; the others are
+            arbitrary, for example NaN. Channels may be measured at different times.
+        target_times: (outputs, batch) times of the answers, relative to the same time 0 and in any
+            order; for trajectories relative to the time of the initial state, and not decreasing.
+        target_mask: Mask of the known targets, in the shape of `targets` or without its last
+            dimension; the others are arbitrary.
+        distinct: (distinct, …) the inputs that occur, each once, if many are repeated, so that
+            `each_input` processes each of them once; `expanded` returns the plain form.
+        weights: (batch,) weight of each sequence in the loss; None if all are equal.
     """
 
     inputs: Tensor
@@ -63,33 +61,33 @@ class Batch(NamedTuple):
             change: Takes inputs (count, …) and returns (count, …), each from its input alone.
 
         Returns:
-            (time, batch, …), or (batch, …) for single points that are numbered.
+            (time, batch, …), or (batch, …) for single points with indices.
         """
         if self.distinct is None:
             return change(self.inputs.flatten(0, 1)).unflatten(0, self.inputs.shape[:2])
         used, index = self.used()
         changed = change(used)
-        # Not by an index: the gradient of that puts together element by element.
+        # The gradient of plain indexing would accumulate element by element.
         return changed.index_select(0, index.flatten()).unflatten(0, index.shape)
 
     def used(self) -> tuple[Tensor, Tensor]:
-        """Return those of the distinct inputs that occur, and their numbers in every place."""
+        """Return the distinct inputs that occur in the batch, and the index of every input."""
         if self.distinct is None:
             raise ShapeError(
-                "batch.distinct is None: the inputs are not numbered. Use batch.inputs, or "
+                "batch.distinct is None: the inputs are not indices. Use batch.inputs, or "
                 "batch.each_input(function)."
             )
         used, index = torch.unique(self.inputs, return_inverse=True)
         return self.distinct if len(used) == len(self.distinct) else self.distinct[used], index
 
     def expanded(self) -> Batch:
-        """Return the batch with every input in its place, and none of them numbered."""
+        """Return the batch with inputs instead of indices into the distinct inputs."""
         if self.distinct is None:
             return self
         return self._replace(inputs=self.distinct[self.inputs], distinct=None)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        """Return a batch whose tensors went through a function."""
+        """Return a batch with a function applied to every tensor."""
         return Batch(*[None if part is None else change(part) for part in self])  # type: ignore
 
     def to(self, device: torch.device) -> Batch:
@@ -99,8 +97,8 @@ class Batch(NamedTuple):
     def cast(self, dtype: torch.dtype) -> Batch:
         """Return a batch whose inputs have the type of a model's weights.
 
-        Times are never made narrower: differences of large ones would be noise. Targets keep their
-        type: a loss knows what they mean.
+        Times never lose precision, because differences of large times would be noise. Targets do
+        not change their type, which depends on the loss.
         """
 
         def values(part: Tensor | None) -> Any:
@@ -121,8 +119,8 @@ class Batch(NamedTuple):
 
         Args:
             samples: Which ones.
-            inputs_axis: Where the batch dimension of the inputs is: 1 for sequences, 0 for points.
-            targets_axis: The same for the targets.
+            inputs_axis: The batch dimension of the inputs: 1 for sequences, 0 for points.
+            targets_axis: The batch dimension of the targets.
         """
         of_inputs = (slice(None),) * inputs_axis + (samples,)
         of_targets = (slice(None),) * targets_axis + (samples,)
@@ -144,7 +142,7 @@ class Batch(NamedTuple):
 
         Args:
             steps: Which ones.
-            every: Whether there is a target at every step, so that targets are cut too.
+            every: Whether there is a target at every step, so that targets are sliced, too.
         """
         return self._replace(
             inputs=self.inputs[steps],

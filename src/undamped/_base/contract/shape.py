@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from undamped._base.contract.state_space import StateSpace
 from undamped._base.errors import OptionError
 from undamped._base.options import Units, check_fields, convert
 
@@ -18,6 +17,7 @@ Use = Literal["times", "observed", "pictures", "target_times"]
 "times" and "observed" are the fields of those names; "pictures" are inputs with channels, height
 and width; "target_times" asks for answers at given times.
 """
+Coordinate = Literal["position", "velocity", "momentum", "angle", "cosine", "sine", "other"]
 Unit = tuple[float, float]
 """Offset and scale, in the units of a recording."""
 LONGEST_GAP = 1e5
@@ -84,14 +84,97 @@ class Forecast:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Forecast:
-        """Read what `to_dict` wrote."""
+        """Return the forecast from what `to_dict` returned."""
         return cls(
             stored["season"],
-            tuple(stored["channels" if "channels" in stored else "places"]),  # its old name
+            tuple(stored["channels" if "channels" in stored else "places"]),  # the former name
             tuple((zero, scale) for zero, scale in stored["input_units"]),
             tuple((zero, scale) for zero, scale in stored["answer_units"]),
             tuple(stored["quantiles"]),
         )
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """The coordinates of a state, in the order of its features, and the inputs behind them.
+
+    A batch of states contains the coordinates, followed by the inputs u. A model reads here which
+    of them are positions and which are momenta.
+
+    Args:
+        names: Names of the coordinates, for figures and tables.
+        kinds: The kind of each coordinate; an angle is a position with period 2π, which may be
+            given by its cosine and its sine instead.
+        inputs: Names of the inputs u, such as forces, which are not predicted.
+        rods: Pairs of bodies at a fixed distance, if positions are those of bodies in the plane,
+            one body after the other: bodies are numbered from 1, and 0 is the origin.
+
+    Example:
+        >>> pendulum = StateSpace(("θ", "p"), ("angle", "momentum"))
+        >>> pendulum.indices("angle", "position")
+        (0,)
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[Coordinate, ...]
+    inputs: tuple[str, ...] = ()
+    rods: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.names) != len(self.kinds) or not self.names:
+            raise OptionError(
+                f"StateSpace needs one kind for each coordinate, got {len(self.names)} names and "
+                f"{len(self.kinds)} kinds."
+            )
+
+    @classmethod
+    def canonical(cls, dof: int, inputs: int = 0) -> StateSpace:
+        """Return the space of positions q, momenta p and inputs u.
+
+        Args:
+            dof: Number of positions, and of momenta.
+            inputs: Number of inputs.
+        """
+        return cls._numbered("qp", "momentum", dof, inputs)
+
+    @classmethod
+    def moving(cls, dof: int, inputs: int = 0) -> StateSpace:
+        """Return the space of positions q, velocities v and inputs u.
+
+        Args:
+            dof: Number of positions, and of velocities.
+            inputs: Number of inputs.
+        """
+        return cls._numbered("qv", "velocity", dof, inputs)
+
+    @classmethod
+    def _numbered(cls, letters: str, second: Coordinate, dof: int, inputs: int) -> StateSpace:
+        names = tuple(f"{letter}{k + 1}" for letter in letters for k in range(dof))
+        kinds: list[Coordinate] = ["position" if k < dof else second for k in range(2 * dof)]
+        return cls(names, tuple(kinds), tuple(f"u{k + 1}" for k in range(inputs)))
+
+    @property
+    def size(self) -> int:
+        """The number of coordinates."""
+        return len(self.names)
+
+    def indices(self, *kinds: Coordinate) -> tuple[int, ...]:
+        """Return the indices of the coordinates of some kinds."""
+        return tuple(i for i, kind in enumerate(self.kinds) if kind in kinds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for run.json; rods are left out where there are none."""
+        plain = asdict(self)
+        if not self.rods:
+            del plain["rods"]
+        return plain
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> StateSpace:
+        """Return the space from what `to_dict` returned."""
+        values = {name: tuple(value) for name, value in stored.items()}
+        values["rods"] = tuple((a, b) for a, b in values.get("rods", ()))
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -104,20 +187,20 @@ class TaskShape:
         input_kind: What the inputs are.
         readout: Whether there is one answer, or one at every step.
         sequential: Whether inputs are sequences; otherwise they are single points.
-        answer: What an answer is.
-        needs: What a model must be able to use, or its answers would mean nothing.
-        picture_shape: Channels, height and width of a picture.
-        state_space: What the coordinates of a state are.
-        segments: How many steps each part of a sequence has, where all sequences are alike:
-            (2, 2, 2) are three pairs, (9,) is one row. Empty where lengths differ.
-        clock: How time runs, where a batch has times.
-        horizon: How many steps to come a number is about, where it is a forecast of regular steps:
-            an answer then holds so many values, one after the other.
-        same_channels: Whether the features of an answer are those of an input, at other times: a
-            model of the inputs then answers by itself.
-        class_weights: What an answer of each class counts; empty where all count alike.
-        weighted: Whether sequences count differently, by the weights of a batch.
-        forecast: What is known of values to come, where an answer is a forecast of regular steps.
+        answer: The kind of an answer.
+        needs: The fields of a batch that a model must use.
+        picture_shape: Channels, height and width of an image.
+        state_space: The coordinates of a state.
+        segments: The number of steps of each segment of a sequence, if it is the same for all
+            sequences: (2, 2, 2) are three pairs, (9,) is one row. Empty if lengths differ.
+        clock: Typical gap and duration, if a batch has times.
+        horizon: The number of steps that a forecast of regular steps covers; an answer contains as
+            many values in a row.
+        same_channels: Whether the features of an answer are those of an input at other times, so
+            that a model of the inputs needs no readout.
+        class_weights: The weight of each class in the loss; empty if all are equal.
+        forecast: Channels, units and season of a forecast of regular steps.
+        weighted: Whether sequences have weights, those of the batch.
     """
 
     input_size: int
@@ -139,7 +222,7 @@ class TaskShape:
 
     @property
     def points(self) -> TaskShape:
-        """The same task with one value in the place of its quantiles."""
+        """The same task with one value instead of its quantiles."""
         if self.forecast is None or not self.forecast.quantiles:
             return self
         size = self.output_size // len(self.forecast.quantiles)
@@ -147,44 +230,25 @@ class TaskShape:
 
     @property
     def length(self) -> int | None:
-        """Steps of every sequence, where all have as many."""
+        """The number of steps, if it is the same for all sequences."""
         return sum(self.segments) or None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for run.json; what most tasks do not have is left out."""
-        plain: dict[str, Any] = {
-            "input_size": self.input_size,
-            "output_size": self.output_size,
-            "input_kind": self.input_kind,
-            "readout": self.readout,
-            "sequential": self.sequential,
-            "answer": self.answer,
-        }
-        if self.needs:
-            plain["needs"] = sorted(self.needs)
-        if self.picture_shape is not None:
-            plain["picture_shape"] = list(self.picture_shape)
-        if self.state_space is not None:
-            plain["state_space"] = self.state_space.to_dict()
-        if self.segments:
-            plain["segments"] = list(self.segments)
-        if self.clock is not None:
-            plain["clock"] = self.clock.to_dict()
-        if self.horizon:
-            plain["horizon"] = self.horizon
-        if self.same_channels:
-            plain["same_channels"] = True
-        if self.class_weights:
-            plain["class_weights"] = list(self.class_weights)
-        if self.weighted:
-            plain["weighted"] = True
-        if self.forecast is not None:
-            plain["forecast"] = self.forecast.to_dict()
+        """Return plain values for run.json, without optional fields that have their default."""
+        required = ("input_size", "output_size", "input_kind", "readout", "sequential", "answer")
+        plain: dict[str, Any] = {}
+        for field in fields(self):
+            value: Any = getattr(self, field.name)
+            if field.name not in required and value == field.default:
+                continue
+            if isinstance(value, frozenset | tuple):
+                value = sorted(value) if isinstance(value, frozenset) else list(value)
+            plain[field.name] = value.to_dict() if hasattr(value, "to_dict") else value
         return plain
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> TaskShape:
-        """Read what `to_dict` wrote, in this version or an earlier one, and check it."""
+        """Return the shape from what `to_dict` of this version or an earlier one returned."""
         values = dict(stored)
         # Before answers had a kind, a density was a task without outputs.
         values.setdefault("answer", "class" if values["output_size"] else "density")

@@ -43,53 +43,6 @@ def line_style(index: int) -> dict[str, Any]:
     return {"color": PALETTE[index % len(PALETTE)], "dash": DASHES[index % len(DASHES)], "width": 2}
 
 
-def new_figure(
-    title: str, x: str, y: str, caption: str, *, log_x: bool = False, log_y: bool = False
-) -> Any:
-    """Return an empty plotly figure with a title, labelled axes and a caption below.
-
-    Args:
-        title: Title of the figure.
-        x: Label of the horizontal axis, with its unit.
-        y: Label of the vertical axis, with its unit.
-        caption: One sentence that explains the figure.
-        log_x: Whether the horizontal axis is logarithmic.
-        log_y: Whether the vertical axis is logarithmic.
-    """
-    require("a figure", "plotly")
-    from plotly import graph_objects
-
-    figure = graph_objects.Figure()
-    figure.update_layout(
-        title={"text": title},
-        xaxis={"title": {"text": x}, "type": "log" if log_x else "linear"},
-        yaxis={"title": {"text": y}, "type": "log" if log_y else "linear"},
-        template="plotly_white",
-        margin={"t": 60, "b": 110, "l": 70, "r": 20},
-        showlegend=True,
-    )
-    if log_y:
-        figure.update_yaxes(exponentformat="power")
-    figure.add_annotation(
-        text=caption,
-        xref="paper",
-        yref="paper",
-        x=0,
-        y=-0.28,
-        xanchor="left",
-        yanchor="bottom",
-        showarrow=False,
-        font={"size": 12},
-        align="left",
-    )
-    return figure
-
-
-def add_line(figure: Any, x: Any, y: Any, name: str, index: int = 0) -> None:
-    """Add a line to a plotly figure, in the colour and dash of line `index`."""
-    figure.add_scatter(x=list(x), y=list(y), name=name, mode="lines", line=line_style(index))
-
-
 @dataclass(frozen=True)
 class Style:
     """How the result of one model is drawn in a figure.
@@ -225,6 +178,40 @@ class Layout:
         if self.downwards:
             upwards["autorange"] = "reversed"
         return {"xaxis": across, "yaxis": upwards}
+
+
+def new_figure(layout: Layout, traces: Sequence[Trace] = ()) -> Any:
+    """Return a plotly figure of traces with a title, labelled axes and a caption below."""
+    require("a figure", "plotly")
+    from plotly import graph_objects
+
+    figure = graph_objects.Figure()
+    figure.update_layout(
+        title={"text": layout.title},
+        template="plotly_white",
+        margin={"t": 60, "b": 110, "l": 70, "r": 20},
+        showlegend=layout.legend,
+        **layout.axes(traces),
+    )
+    figure.add_traces(list(traces))
+    figure.add_annotation(
+        text=layout.caption,
+        xref="paper",
+        yref="paper",
+        x=0,
+        y=-0.28,
+        xanchor="left",
+        yanchor="bottom",
+        showarrow=False,
+        font={"size": 12},
+        align="left",
+    )
+    return figure
+
+
+def add_line(figure: Any, x: Any, y: Any, name: str, index: int = 0) -> None:
+    """Add a line to a plotly figure, in the colour and dash of line `index`."""
+    figure.add_scatter(x=list(x), y=list(y), name=name, mode="lines", line=line_style(index))
 
 
 def _decades(traces: Sequence[Trace], visible: float | None) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from undamped._base.errors import OptionError
 from undamped._base.packages import require
-from undamped.analysis.core.figures import Trace
-from undamped.analysis.core.result import Frame, Result, frame_of
+from undamped.analysis.core.figures import Layout, Trace
+from undamped.analysis.core.result import Result, layout_and_traces
 
 KINDS = (".png", ".svg", ".pdf")
 DASHES = {
@@ -46,12 +46,12 @@ def draw(results: Mapping[str, Result], path: Path) -> None:
         raise OptionError(f"The name of a figure file ends in {', '.join(KINDS)}, got {path}.")
     if not path.parent.is_dir():
         raise OptionError(f"No such folder: {path.parent}")
-    frame = frame_of(results)
+    layout, traces = layout_and_traces(results)
     figure = Figure(figsize=(7, 4), dpi=110, layout="constrained")
     axes = figure.add_subplot()
-    for trace in frame.traces:
+    for trace in traces:
         _add(figure, axes, trace)
-    _frame(figure, axes, frame)
+    _add_axes(axes, layout, traces)
     # Without a date and with fixed ids, the same numbers give the same file.
     with matplotlib.rc_context({"svg.hashsalt": path.stem}):
         meta = {"Date": None} if path.suffix == ".svg" else None
@@ -99,20 +99,19 @@ def _scatter(axes: Any, trace: Trace, x: Any, y: Any, label: str) -> None:
         alpha=trace.get("opacity", 1.0),
         label=label or None,
     )
-    for left, bottom, text in zip(x, y, trace.get("text", ()), strict=False):
-        axes.annotate(text, (left, bottom), textcoords="offset points", xytext=(4, 4), fontsize=8)
+    for x_k, y_k, text in zip(x, y, trace.get("text", ()), strict=False):
+        axes.annotate(text, (x_k, y_k), textcoords="offset points", xytext=(4, 4), fontsize=8)
 
 
-def _frame(figure: Any, axes: Any, frame: Frame) -> None:
-    layout = frame.layout
-    axes.set_title(frame.title, fontsize=11, loc="left")
-    axes.set_xlabel(f"{layout.x}\n\n{textwrap.fill(frame.caption, 100)}", fontsize=9)
+def _add_axes(axes: Any, layout: Layout, traces: list[Trace]) -> None:
+    axes.set_title(layout.title, fontsize=11, loc="left")
+    axes.set_xlabel(f"{layout.x}\n\n{textwrap.fill(layout.caption, 100)}", fontsize=9)
     axes.set_ylabel(layout.y, fontsize=9)
     if layout.log_x:
         axes.set_xscale("log")
     if layout.log_y:
         axes.set_yscale("log")
-        exponents = layout.axes(frame.traces)["yaxis"].get("range")
+        exponents = layout.axes(traces)["yaxis"].get("range")
         if exponents:
             axes.set_ylim(10 ** exponents[0], 10 ** exponents[1])
     elif layout.y_range is not None:

@@ -11,7 +11,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -145,29 +145,13 @@ def figure_of(results: Mapping[str, Result]) -> Any:
     Args:
         results: The results by the name of the model.
     """
-    frame = frame_of(results)
-    layout = frame.layout
-    figure = new_figure(frame.title, layout.x, layout.y, frame.caption)
-    figure.add_traces(frame.traces)
-    figure.update_layout(showlegend=layout.legend, **layout.axes(frame.traces))
-    return figure
+    return new_figure(*layout_and_traces(results))
 
 
-@dataclass(frozen=True)
-class Frame:
-    """The contents of a figure: title, caption, layout and traces."""
-
-    title: str
-    caption: str
-    layout: Layout
-    traces: list[Trace]
-
-
-def frame_of(results: Mapping[str, Result]) -> Frame:
+def layout_and_traces(results: Mapping[str, Result]) -> tuple[Layout, list[Trace]]:
     """Return the figure of one model in detail, or of several models for comparison."""
     name, first = next(iter(results.items()))
     layout = first.layout
-    title, caption = layout.title, layout.caption
     if len(results) > 1:
         traces = [
             trace
@@ -176,9 +160,9 @@ def frame_of(results: Mapping[str, Result]) -> Frame:
         ]
     else:
         traces = first.traces(Style())
-        title = f"{title}: {name}" if name else title
-        caption = first.sentence or caption
-    return Frame(title, caption, layout, [*layout.background, *traces])
+        title = f"{layout.title}: {name}" if name else layout.title
+        layout = replace(layout, title=title, caption=first.sentence or layout.caption)
+    return layout, [*layout.background, *traces]
 
 
 def plain(value: Any) -> Any:

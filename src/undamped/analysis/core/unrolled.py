@@ -37,9 +37,8 @@ class Unrolled(ABC):
     def step(self, x: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
         """Return the output for (batch, input) and the next states."""
 
-    @abstractmethod
-    def prepare(self) -> None:
-        """Compute, without gradients, the constants of all steps."""
+    def prepare(self) -> None:  # noqa: B027
+        """Compute, without gradients, the constants of all steps, if there are any."""
 
 
 class UnrolledRecurrent(Unrolled):
@@ -86,9 +85,6 @@ class UnrolledTorch(Unrolled):
             "RNN_RELU": torch.rnn_relu_cell,
         }[network.mode]
 
-    def prepare(self) -> None:
-        """Do nothing: there are no constants."""
-
     def initial(self, batch: int, like: Tensor) -> list[State]:
         """Return zeros, as the module does."""
         net = self.network
@@ -120,9 +116,9 @@ class UnrolledTorch(Unrolled):
         hidden, cell = state
         gates = nn.functional.linear(x, weights[0], weights[2])
         gates = gates + nn.functional.linear(hidden, weights[1], weights[3])
-        enter, keep, new, leave = gates.chunk(4, dim=-1)
-        cell = torch.sigmoid(keep) * cell + torch.sigmoid(enter) * torch.tanh(new)
-        hidden = torch.sigmoid(leave) * torch.tanh(cell)
+        i, f, g, o = gates.chunk(4, dim=-1)  # as in the equations of nn.LSTM
+        cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+        hidden = torch.sigmoid(o) * torch.tanh(cell)
         return hidden @ getattr(self.network, f"weight_hr_l{layer}").T, cell
 
 
@@ -144,9 +140,6 @@ class UnrolledModule(Unrolled):
         self.output_is_state = output_part is not None
         self._wrapped = wrapped
         self._output_part = output_part
-
-    def prepare(self) -> None:
-        """Do nothing: there are no constants."""
 
     def initial(self, batch: int, like: Tensor) -> list[State]:
         """Return zeros in the shape of the first state that the module returned."""

@@ -1,5 +1,6 @@
 """Measurement of promises: the properties that models claim, and what they measure."""
 
+from undamped.analysis.promises import cells, flows, models
 from undamped.analysis.promises.measurement import Measurement, PromiseMeasurements, measure
 
-__all__ = ["Measurement", "PromiseMeasurements", "measure"]
+__all__ = ["Measurement", "PromiseMeasurements", "cells", "flows", "measure", "models"]

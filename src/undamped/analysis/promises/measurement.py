@@ -13,13 +13,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from undamped._base import promises
 from undamped._base.promises import Kind, Promise, Promising
 from undamped._base.registry import instruments
 from undamped.analysis.core import InapplicableError, Layout, Probe, Result, Style, Trace
 from undamped.analysis.core.figures import positive, reference
-from undamped.analysis.promises import cells, flows, models
 from undamped.nn import Recurrent
 from undamped.nn.bases.block import Block
 
@@ -49,8 +48,47 @@ class Measurement:
         }
 
 
+Outcome = tuple[float, float, str]
+"""The measured value, the limit that it must not exceed, and what the value means."""
+Measure = Callable[[Any, torch.Generator], Outcome]
 LARGEST = 256
 """Jacobians of larger states are too large to measure: such promises are left out."""
+
+
+@dataclass(frozen=True)
+class _Method:
+    """How a kind is measured: alternative lists of attributes, the function, and its cost."""
+
+    needs: tuple[tuple[str, ...], ...]
+    function: Measure
+    by_jacobian: bool
+
+
+_METHODS: dict[Kind, _Method] = {}
+
+
+def measures(*kinds: Kind, needs: str, by_jacobian: bool = False) -> Callable[[Measure], Measure]:
+    """Return a decorator for the function that measures some kinds of promises.
+
+    Args:
+        kinds: The kinds.
+        needs: The attributes that a subject must have, separated by spaces; alternatives are
+            separated by " or ".
+        by_jacobian: Whether the function computes the Jacobian of the whole state.
+    """
+    alternatives = tuple(tuple(names.split()) for names in needs.split(" or "))
+
+    def enter(function: Measure) -> Measure:
+        _METHODS.update(dict.fromkeys(kinds, _Method(alternatives, function, by_jacobian)))
+        return function
+
+    return enter
+
+
+def jacobian_of(function: Callable[[Tensor], Tensor], state: Tensor) -> Tensor:
+    """Return the Jacobian of a function of one state as a square matrix."""
+    rows: Any = torch.autograd.functional.jacobian(function, state)
+    return rows.reshape(state.numel(), state.numel())
 
 
 def measure(subject: Promising, *, seed: int = 0) -> list[Measurement]:
@@ -69,18 +107,21 @@ def measure(subject: Promising, *, seed: int = 0) -> list[Measurement]:
     generator = torch.Generator().manual_seed(seed)
     results = []
     for promise in subject.promises:
-        required, function = _MEASURES[promise.kind]
-        probe = _probe(subject)
-        if not isinstance(probe, required):
+        method, probe = _METHODS[promise.kind], _probe(subject)
+        if not any(all(hasattr(probe, name) for name in names) for names in method.needs):
+            needs = " or ".join(", ".join(names) for names in method.needs)
             raise TypeError(
-                f"{type(subject).__name__} promises {promise.kind.value} but lacks methods of "
-                f"{getattr(required, '__name__', required)}. Implement them, or remove the promise."
+                f"{type(subject).__name__} promises {promise.kind.value} but lacks {needs}. "
+                "Implement what is missing, or remove the promise."
             )
-        if promise.kind in _BY_JACOBIAN and flows.state_size(probe) > LARGEST:
+        if method.by_jacobian and _state_size(probe) > LARGEST:
             continue
-        value, limit, meaning = function(probe, generator)
-        results.append(Measurement(promise, value, limit, meaning))
+        results.append(Measurement(promise, *method.function(probe, generator)))
     return results
+
+
+def _state_size(model: Any) -> int:
+    return model.example(1, torch.Generator().manual_seed(0))[0].numel()
 
 
 def _probe(subject: Any) -> Any:
@@ -165,71 +206,3 @@ class PromiseMeasurements(Result):
                 range(len(ratios)), positive(ratios), "promises", text=claims, mode="markers+text"
             )
         ]
-
-
-_BY_JACOBIAN = (
-    Kind.PAIRED_SPECTRUM,
-    Kind.VOLUME_RATE,
-    Kind.PRESERVED_FORM,
-    Kind.LOG_DETERMINANT,
-)
-_MEASURES: dict[Kind, tuple[Any, Callable[[Any, torch.Generator], cells.Outcome]]] = {
-    Kind.BOUNDED_STEP_GRADIENT: (
-        promises.HasStepGradientBound,
-        cells.measure_bounded_step_gradient,
-    ),
-    Kind.STARTS_ISOMETRIC: (promises.HasRecurrentMatrix, cells.measure_isometric_matrix),
-    Kind.ISOMETRIC: (promises.HasRecurrentMatrix, cells.measure_isometric_matrix),
-    Kind.INVERTIBLE: (
-        promises.HasStepInverse | promises.HasLayers | promises.HasPhaseInverse,
-        cells.measure_invertible,
-    ),
-    Kind.VOLUME_PRESERVING: (
-        promises.HasSteps | promises.HasLayers,
-        cells.measure_volume_preserving,
-    ),
-    Kind.SYMPLECTIC: (
-        promises.HasSteps | promises.HasLayers | promises.HasPhaseStep,
-        cells.measure_symplectic,
-    ),
-    Kind.BOUNDED_STATE: (promises.HasStateBound, cells.measure_bounded_state),
-    Kind.FIXED_STATE: (promises.HasSteps, cells.measure_fixed_state),
-    Kind.DIRECT_PATH: (promises.HasMemory, cells.measure_direct_path),
-    Kind.SINGULAR_BAND: (promises.HasMargin, cells.measure_singular_band),
-    Kind.SCALED_SPECTRUM: (promises.HasSpectrum, cells.measure_scaled_spectrum),
-    Kind.POLYNOMIAL_GROWTH: (promises.HasFreeMatrix, cells.measure_polynomial_growth),
-    Kind.STABLE_FLOW: (
-        promises.HasFlowJacobian | promises.HasLayerJacobian,
-        flows.measure_stable_flow,
-    ),
-    Kind.SLOWER_VANISHING: (promises.HasMomentum, cells.measure_slower_vanishing),
-    Kind.UNIT_GRADIENT: (promises.HasEquilibrium, cells.measure_unit_gradient),
-    Kind.INVERTIBLE_FLOW: (promises.HasFlow, flows.measure_invertible_flow),
-    Kind.PAIRED_SPECTRUM: (promises.HasDampedFlow, flows.measure_paired_spectrum),
-    Kind.VOLUME_RATE: (promises.HasVolumeRate, flows.measure_volume_rate),
-    Kind.BOUNDED_VELOCITY: (promises.HasDampedFlow, flows.measure_bounded_velocity),
-    Kind.CONSERVED: (promises.HasConserved, flows.measure_conserved),
-    Kind.PRESERVED_FORM: (promises.HasPreservedForm, flows.measure_preserved_form),
-    Kind.ISOMETRIC_FLOW: (promises.HasFlow, flows.measure_isometric_flow),
-    Kind.BOUNDED_ADJOINT: (promises.HasAdjointBound, flows.measure_bounded_adjoint),
-    Kind.ORTHOGONAL_PATH: (promises.HasOrthogonalPath, flows.measure_orthogonal_path),
-    Kind.ISOSPECTRAL: (promises.HasSkewPath, flows.measure_isospectral),
-    Kind.BOUNDED_PATH: (promises.HasBoundedPath, flows.measure_bounded_path),
-    Kind.LOG_DETERMINANT: (promises.HasDensity, flows.measure_log_determinant),
-    Kind.NORMALISED_DENSITY: (promises.HasDensity, flows.measure_normalised_density),
-    Kind.PRESERVED_ENERGY: (promises.HasMotion, models.measure_preserved_energy),
-    Kind.DIVERGENCE_FREE: (promises.HasMotion, models.measure_divergence_free),
-    Kind.POWER_BALANCE: (promises.HasMotion, models.measure_power_balance),
-    Kind.PASSIVE: (promises.HasMotion, models.measure_passive),
-    Kind.POSITIVE_MASS: (promises.HasMass, models.measure_positive_mass),
-    Kind.PRESERVED_CONSTRAINTS: (promises.HasConstraints, models.measure_preserved_constraints),
-    Kind.RELATIONS_ONLY: (promises.HasRelations, models.measure_relations_only),
-    Kind.ISOMETRIC_GAPS: (promises.HasGaps, models.measure_isometric_gaps),
-    Kind.CONTRACTING_GAPS: (promises.HasGaps, models.measure_contracting_gaps),
-    Kind.BOUNDED_GAPS: (promises.HasGaps, models.measure_bounded_gaps),
-    Kind.SEMIGROUP: (promises.HasGaps, models.measure_semigroup),
-    Kind.CORRECTED_ERROR: (promises.HasResidual, models.measure_corrected_error),
-    Kind.A_STABLE: (promises.HasMethodSteps, models.measure_a_stable),
-    Kind.L_STABLE: (promises.HasMethodSteps, models.measure_l_stable),
-}
-"""For each kind, the methods that its subject needs, and the function that measures it."""

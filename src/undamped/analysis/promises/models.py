@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
-from undamped._base.promises import (
-    HasConstraints,
-    HasGaps,
-    HasMass,
-    HasMethodSteps,
-    HasMotion,
-    HasRelations,
-    HasResidual,
-)
-from undamped.analysis.promises.cells import Outcome
+from undamped._base.promises import Kind
+from undamped.analysis.promises.measurement import Outcome, jacobian_of, measures
 
 SAMPLES = 64
 STATES = 4
@@ -44,7 +37,7 @@ def _slopes(function: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
 
 
 def _energy_rates(
-    model: HasMotion, generator: torch.Generator, *, with_inputs: bool
+    model: Any, generator: torch.Generator, *, with_inputs: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return dE/dt at random states, the power supplied by inputs, and the scale of both."""
     states, u = model.example_states(SAMPLES, generator)
@@ -57,40 +50,43 @@ def _energy_rates(
     return (slope * rates).sum(-1), supplied, scale.clamp_min(torch.finfo(scale.dtype).tiny)
 
 
-def measure_preserved_energy(model: HasMotion, generator: torch.Generator) -> Outcome:
+@measures(Kind.PRESERVED_ENERGY, needs="example_states derivative energy supplied")
+def measure_preserved_energy(model: Any, generator: torch.Generator) -> Outcome:
     """Compare ∇E · f with zero, at random states without inputs."""
     rate, _, scale = _energy_rates(model, generator, with_inputs=False)
     return (rate.abs() / scale).max().item(), EXACT, "largest |∇E·f| / (|∇E| |f|)"
 
 
-def measure_power_balance(model: HasMotion, generator: torch.Generator) -> Outcome:
+@measures(Kind.POWER_BALANCE, needs="example_states derivative energy supplied")
+def measure_power_balance(model: Any, generator: torch.Generator) -> Outcome:
     """Compare ∇E · f with the power that random inputs supply."""
     rate, supplied, scale = _energy_rates(model, generator, with_inputs=True)
     worst = ((rate - supplied).abs() / scale).max().item()
     return worst, EXACT, "largest |dE/dt − yᵀu| / (|∇E| |f|)"
 
 
-def measure_passive(model: HasMotion, generator: torch.Generator) -> Outcome:
+@measures(Kind.PASSIVE, needs="example_states derivative energy supplied")
+def measure_passive(model: Any, generator: torch.Generator) -> Outcome:
     """Check that the energy never grows faster than the power supplied."""
     rate, supplied, scale = _energy_rates(model, generator, with_inputs=True)
     worst = ((rate - supplied) / scale).max().item()
     return worst, EXACT, "largest (dE/dt − yᵀu) / (|∇E| |f|)"
 
 
-def measure_divergence_free(model: HasMotion, generator: torch.Generator) -> Outcome:
+@measures(Kind.DIVERGENCE_FREE, needs="example_states derivative")
+def measure_divergence_free(model: Any, generator: torch.Generator) -> Outcome:
     """Compare the trace of the field's Jacobian with zero."""
     states, _ = model.example_states(STATES, generator)
     worst = 0.0
     for state in states:
-        jacobian = torch.autograd.functional.jacobian(model.derivative, state.unsqueeze(0))
-        assert isinstance(jacobian, Tensor)
-        square = jacobian.reshape(len(state), len(state))
-        worst = max(worst, (square.trace().abs() / square.norm()).nan_to_num().item())
+        jacobian = jacobian_of(model.derivative, state.unsqueeze(0))
+        worst = max(worst, (jacobian.trace().abs() / jacobian.norm()).nan_to_num().item())
     return worst, EXACT, "largest |tr ∂f/∂z| / |∂f/∂z|"
 
 
+@measures(Kind.POSITIVE_MASS, needs="example_states mass_matrix smallest_mass")
 @torch.no_grad()
-def measure_positive_mass(model: HasMass, generator: torch.Generator) -> Outcome:
+def measure_positive_mass(model: Any, generator: torch.Generator) -> Outcome:
     """Compute the smallest eigenvalue of the mass matrix at random states."""
     states, _ = model.example_states(SAMPLES, generator)
     matrices = model.mass_matrix(states)
@@ -102,7 +98,8 @@ def measure_positive_mass(model: HasMass, generator: torch.Generator) -> Outcome
     return deficit, 1e-9 * model.smallest_mass, "distance of an eigenvalue below its bound"
 
 
-def measure_preserved_constraints(model: HasConstraints, generator: torch.Generator) -> Outcome:
+@measures(Kind.PRESERVED_CONSTRAINTS, needs="example_states derivative constraints")
+def measure_preserved_constraints(model: Any, generator: torch.Generator) -> Outcome:
     """Compare the rates of change of constraints with zero, at random states and inputs."""
     states, u = model.example_states(SAMPLES, generator)
     with torch.no_grad():
@@ -116,7 +113,7 @@ def measure_preserved_constraints(model: HasConstraints, generator: torch.Genera
 
 
 def _states_and_gaps(
-    network: HasGaps, generator: torch.Generator
+    network: Any, generator: torch.Generator
 ) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
     """Return random states, and two random gaps between samples for each."""
     state = tuple(
@@ -133,24 +130,18 @@ def _norms(state: tuple[Tensor, ...]) -> Tensor:
     return torch.cat(state, dim=-1).norm(dim=-1)
 
 
+@measures(Kind.CONTRACTING_GAPS, needs="state_sizes flow")
 @torch.no_grad()
-def measure_isometric_gaps(network: HasGaps, generator: torch.Generator) -> Outcome:
-    """Compare norms before and after long gaps."""
-    state, gap, _ = _states_and_gaps(network, generator)
-    change = (_norms(network.flow(state, gap)) / _norms(state) - 1).abs().max().item()
-    return change, ROUNDING, "largest relative change of a norm over a gap"
-
-
-@torch.no_grad()
-def measure_contracting_gaps(network: HasGaps, generator: torch.Generator) -> Outcome:
+def measure_contracting_gaps(network: Any, generator: torch.Generator) -> Outcome:
     """Measure the largest growth of a norm over a gap."""
     state, gap, _ = _states_and_gaps(network, generator)
     growth = (_norms(network.flow(state, gap)) / _norms(state)).max().item()
     return growth, 1.0 + ROUNDING, "largest growth of a norm over a gap"
 
 
+@measures(Kind.SEMIGROUP, needs="state_sizes flow")
 @torch.no_grad()
-def measure_semigroup(network: HasGaps, generator: torch.Generator) -> Outcome:
+def measure_semigroup(network: Any, generator: torch.Generator) -> Outcome:
     """Compare the flow over two gaps in succession with the flow over their sum."""
     state, first, second = _states_and_gaps(network, generator)
     successive = network.flow(network.flow(state, first), second)
@@ -159,16 +150,8 @@ def measure_semigroup(network: HasGaps, generator: torch.Generator) -> Outcome:
     return error, ROUNDING, "largest difference between two gaps and their sum"
 
 
-@torch.no_grad()
-def measure_bounded_gaps(network: HasGaps, generator: torch.Generator) -> Outcome:
-    """Flow over long gaps from states between −1 and 1, corners included."""
-    state, gap, _ = _states_and_gaps(network, generator)
-    inside = tuple(part.clamp(-1, 1) for part in state)
-    largest = max(part.abs().max().item() for part in network.flow(inside, gap))
-    return largest, 1.0 + 1e-6, "largest entry of a state after a gap"
-
-
-def measure_relations_only(model: HasRelations, generator: torch.Generator) -> Outcome:
+@measures(Kind.RELATIONS_ONLY, needs="features length relations decide")
+def measure_relations_only(model: Any, generator: torch.Generator) -> Outcome:
     """Replace the codes of all inputs by others with the same relations; compare the outputs."""
     steps = model.length or LENGTH
     # With few features that vary, similarities are not so large that a softmax saturates.
@@ -218,30 +201,9 @@ def _same_relations(
     raise ArithmeticError("no other codes with the same relations were found")
 
 
-def _oscillator(t: object, y: Tensor) -> Tensor:
-    return torch.stack((y[..., 1], -y[..., 0]), dim=-1)
-
-
+@measures(Kind.A_STABLE, needs="start step")
 @torch.no_grad()
-def measure_corrected_error(solver: HasResidual, generator: torch.Generator) -> Outcome:
-    """Set a correction with error δ, and compare the error of a step with δ h^{p+1}."""
-    y = torch.randn(8, 2, generator=generator, dtype=torch.float64)
-    h, worst = torch.tensor(0.1, dtype=torch.float64), 0.0
-    rotation = torch.stack((torch.stack((h.cos(), h.sin())), torch.stack((-h.sin(), h.cos()))))
-    exact = y @ rotation.T
-    true = solver.residual(_oscillator, 0.0, h.item(), y, exact)
-    before = solver.correction
-    for delta in (1e-1, 1e-2, 1e-3):
-        solver.correction = lambda *_, error=delta: true + error
-        end = solver.step(_oscillator, 0.0, h.item(), (y,))[0][0]
-        error = (end - exact).abs().max().item()
-        worst = max(worst, error / (delta * h.item() ** (solver.order + 1)))
-    solver.correction = before
-    return worst, 1 + 1e-6, "largest error of a step over δ h^{p+1}"
-
-
-@torch.no_grad()
-def measure_a_stable(solver: HasMethodSteps, generator: torch.Generator) -> Outcome:
+def measure_a_stable(solver: Any, generator: torch.Generator) -> Outcome:
     """Take a step of y' = λ y for many λ in the left half-plane, some on the imaginary axis."""
     angle = math.pi * (0.5 + torch.rand(64, generator=generator, dtype=torch.float64))
     angle[:16] = math.pi / 2
@@ -250,14 +212,15 @@ def measure_a_stable(solver: HasMethodSteps, generator: torch.Generator) -> Outc
     return growth.max().item(), 1 + 1e-7, "largest |y'| / |y| of a step where Re λ ≤ 0"
 
 
+@measures(Kind.L_STABLE, needs="start step")
 @torch.no_grad()
-def measure_l_stable(solver: HasMethodSteps, generator: torch.Generator) -> Outcome:
+def measure_l_stable(solver: Any, generator: torch.Generator) -> Outcome:
     """Take a step of y' = λ y with λ h far to the left."""
     far = torch.tensor([-1e6, -1e7, -1e8], dtype=torch.float64).to(torch.complex128)
     return _amplification(solver, far).max().item(), 1e-3, "|y'| / |y| of a step at λ h = −10⁶"
 
 
-def _amplification(solver: HasMethodSteps, rates: Tensor) -> Tensor:
+def _amplification(solver: Any, rates: Tensor) -> Tensor:
     """Return |y'| / |y| of a step of length one for every λ; complex numbers are real pairs."""
 
     def field(t: object, y: Tensor) -> Tensor:

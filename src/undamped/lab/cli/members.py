@@ -42,7 +42,7 @@ def takes_files(verb: Callable[..., None]) -> Callable[..., None]:
     @wraps(verb)
     def run(*args: Any, with_: list[Path] | None = None, **options: Any) -> None:
         for path in with_ or []:
-            from undamped._base.outside import load_file
+            from undamped._base.plugins import load_file
 
             load_file(path)
         verb(*args, **options)

@@ -22,21 +22,22 @@ if TYPE_CHECKING:
     import onnx
     import onnxruntime
 
-TOLERANCE = 1e-4
-"""The largest relative difference with which a file is written."""
 SIZES = ((1, 1), (9, 2), (64, 3))
 """Steps and sequences of the random batches."""
 SMALLEST = 1e-2
 """Differences are relative to the largest output, or to this if that is smaller."""
 
 
-def export_onnx(subject: Subject, path: Path, *, step: bool = False) -> dict[Path, float]:
+def export_onnx(
+    subject: Subject, path: Path, *, step: bool = False, tolerance: float = 1e-4
+) -> dict[Path, float]:
     """Write a model as an ONNX file, and on request another one for single steps.
 
     Args:
         subject: The model with its preparation.
         path: The file for whole sequences; the file for single steps ends in `.step.onnx`.
         step: Whether to write the file for single steps, too.
+        tolerance: The largest relative difference with which a file is written.
 
     Returns:
         The files, with the relative difference between their outputs and PyTorch's.
@@ -55,11 +56,11 @@ def export_onnx(subject: Subject, path: Path, *, step: bool = False) -> dict[Pat
     for target, build, compare in variants:
         models[target] = build(subject)
         errors[target] = compare(models[target], subject)
-        if not errors[target] <= TOLERANCE:
+        if not errors[target] <= tolerance:
             raise RunError(
                 f"{target} was not written: its outputs differ from PyTorch's by "
-                f"{errors[target]:.2g}, more "
-                f"than {TOLERANCE:g}. Rounding errors grow too fast in this network."
+                f"{errors[target]:.2g}, more than {tolerance:g}. Rounding errors grow too fast in "
+                "this network."
             )
     path.parent.mkdir(parents=True, exist_ok=True)
     for target, model in models.items():

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from undamped._base.contract import Batch
 from undamped._base.registry import instruments
 from undamped.analysis.core import InapplicableError, Layout, Probe, Result, Style, Trace
-from undamped.analysis.core.linear_probe import answers_of, probe_scores
+from undamped.analysis.core.statistics import answers_of, probe_scores
 from undamped.analysis.core.unrolled import evaluating
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task

@@ -30,16 +30,17 @@ def denoise(
     runs: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
 ) -> None:
     """Train on denoise, then measure the gradient of the recall loss over time."""
-    from undamped.analysis.core.figures import add_line, new_figure
+    from undamped.analysis.core.figures import Layout, add_line, new_figure
     from undamped.lab.training import fit
 
-    figure = new_figure(
+    layout = Layout(
         f"Gradient norm after training on denoise (delay {delay})",
         "step t",
         "‖∂L/∂h(t)‖ relative to its end",
         "L is the loss on the ten symbols of the last ten steps.",
         log_y=True,
     )
+    figure = new_figure(layout)
     results = {}
     for index, model in enumerate(models.split(",")):
         run = fit(

@@ -216,7 +216,7 @@ def _variation(runs: Sequence[PenaltyRun]) -> float:
 
 def _share_variation(runs: Sequence[PenaltyRun]) -> float:
     """Return q95/q05 − 1 of ‖y‖, the mean over seeds."""
-    return mean(run.gradients.share_spread for run in runs) - 1
+    return mean(run.gradients.contribution_spread for run in runs) - 1
 
 
 def summary_sentence(settings: Mapping[str, Any], groups: Groups) -> str:
@@ -249,7 +249,7 @@ def summary_sentence(settings: Mapping[str, Any], groups: Groups) -> str:
 def _curves(model: str, groups: Groups) -> Any:
     kinds = {
         "norm": ("norms", "‖a(t)‖/‖a(T)‖, median"),
-        "parameters": ("shares", "‖y(t)‖/largest"),
+        "parameters": ("contributions", "‖y(t)‖/largest"),
         "direction": ("cosines", "cos(y(t), y(T))"),
     }
     figure, all_axes = panels(12, 3.6, columns=len(kinds))

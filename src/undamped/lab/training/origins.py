@@ -17,9 +17,8 @@ from typing import Any
 import torch
 
 from undamped._base.errors import RunError, explain
-from undamped._base.outside import loaded_sources
-from undamped._base.registry import models, tasks
-from undamped._base.source import OWN, Source
+from undamped._base.plugins import loaded_sources
+from undamped._base.registry import LIBRARY, Source, models, tasks
 
 
 def origins(model: str, task: str) -> dict[str, Any]:
@@ -31,7 +30,7 @@ def origins(model: str, task: str) -> dict[str, Any]:
     """
     sources = loaded_sources()
     for registry, name in ((models, model), (tasks, task)):
-        if name in registry and registry.source_of(name) not in (OWN, *sources):
+        if name in registry and registry.source_of(name) not in (LIBRARY, *sources):
             sources.append(registry.source_of(name))
     return {"outside": [source.to_dict() for source in sources]} if sources else {}
 
@@ -83,7 +82,7 @@ def _remedy(source: Source) -> str:
     if source.kind == "file":
         return (
             f"Look at the file, and if you trust it, add --with {shlex.quote(source.name)} (from "
-            "Python: undamped._base.outside.load_file)."
+            "Python: undamped.extend.load_file)."
         )
     if source.kind == "package":
         return f"Install {source.name}, version {source.version}."

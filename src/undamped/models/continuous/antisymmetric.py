@@ -22,7 +22,6 @@ from undamped.ode.fields.antisymmetric import (
     IsospectralAntisymmetricField,
 )
 from undamped.ode.flows.shared_flow import AlongPath
-from undamped.ode.settings import choose_solver
 
 Motion = Literal["constant", "bounded", "isospectral"]
 INVERTIBLE = ContinuousModel.promises
@@ -30,19 +29,9 @@ VOLUME = Promise(Kind.VOLUME_RATE, "the flow keeps volume: its determinant is on
 ADJOINT = Promise(
     Kind.BOUNDED_ADJOINT, "‖a(t)‖ is within exp(±½∫‖S‖) of ‖a(T)‖, the integral from t to T"
 )
-CONSERVED = Promise(Kind.CONSERVED, "Σ log cosh(S x + b) is conserved (constant)")
-FORM = Promise(Kind.PRESERVED_FORM, "the flow's Jacobian M keeps MᵀSM = S (constant)")
 BOUNDED = Promise(Kind.BOUNDED_PATH, "no entry of A or b moves further than ρt/√n (bounded)")
 SPECTRUM = Promise(Kind.ISOSPECTRAL, "S(t) has the same eigenvalues at every depth (isospectral)")
-ISOMETRIC = Promise(
-    Kind.ISOMETRIC_FLOW, "norms of states and of gradients are kept exactly (Lie-group steps)"
-)
 BY_MOTION: dict[Motion, tuple[Promise, ...]] = {
-    "constant": (CONSERVED, FORM),
-    "bounded": (BOUNDED,),
-    "isospectral": (SPECTRUM,),
-}
-LINEAR_BY_MOTION: dict[Motion, tuple[Promise, ...]] = {
     "constant": (),
     "bounded": (BOUNDED,),
     "isospectral": (SPECTRUM,),
@@ -200,7 +189,7 @@ class AntisymmetricNODE(_Antisymmetric):
         recurrent neural networks. ICLR, 2019.
     """
 
-    promises = (*INVERTIBLE, VOLUME, ADJOINT, CONSERVED, FORM, BOUNDED, SPECTRUM)
+    promises = (*INVERTIBLE, VOLUME, ADJOINT, BOUNDED, SPECTRUM)
 
     @checked
     def __init__(
@@ -255,7 +244,7 @@ class LinearAntisymmetricNODE(_Antisymmetric):
     """
 
     turning = True
-    promises = (*INVERTIBLE, VOLUME, ISOMETRIC, BOUNDED, SPECTRUM)
+    promises = (*INVERTIBLE, VOLUME, BOUNDED, SPECTRUM)
 
     @checked
     def __init__(
@@ -266,6 +255,4 @@ class LinearAntisymmetricNODE(_Antisymmetric):
     ) -> None:
         super().__init__()
         self._build_motion((input_size, output_size), options, TurningOptions, linear=True)
-        # Other methods preserve norms only up to their error.
-        isometric = (ISOMETRIC,) if choose_solver(self._ode.method).rotates else ()
-        self.promises = (*INVERTIBLE, VOLUME, *isometric, *LINEAR_BY_MOTION[self.motion])
+        self.promises = (*INVERTIBLE, VOLUME, *BY_MOTION[self.motion])

@@ -61,7 +61,6 @@ class ODEtoODE(MovingModel):
 
     promises = (
         *ContinuousModel.promises,
-        Promise(Kind.ORTHOGONAL_PATH, "W(t) is orthogonal at every depth"),
         Promise(Kind.BOUNDED_ADJOINT, "‖a(t)‖ is within exp(±(T − t)) of ‖a(T)‖"),
     )
 

@@ -171,7 +171,7 @@ class ModesRNN(GapRNN):
         2023, has modes of this kind at every step; modes between samples are ours.
     """
 
-    promises = (Promise(Kind.ISOMETRIC_GAPS, "between samples every norm is kept"), SEMIGROUP)
+    promises = (CONTRACTING, SEMIGROUP)
 
     @checked
     def __init__(
@@ -184,8 +184,6 @@ class ModesRNN(GapRNN):
     ) -> None:
         super().__init__(input_size, hidden_size, **options)
         self.gap_flow = Modes(self.state_sizes[0], damped=damped)
-        if damped:
-            self.promises = (CONTRACTING, SEMIGROUP)
 
 
 @models.register("ode-rnn")

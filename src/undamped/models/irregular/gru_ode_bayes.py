@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from undamped._base.checked import checked
 from undamped._base.contract import LONGEST_GAP, Batch, TaskShape
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, Units
-from undamped._base.promises import Kind, Promise
+from undamped._base.promises import Promise
 from undamped._base.registry import models
 from undamped.models.irregular.gap_flows import STABLE_STEP, SolvedFlow
 from undamped.models.irregular.model import TimestampedModel
@@ -138,8 +138,7 @@ class GRUODEBayes(TimestampedModel):
     """
 
     weighs_sequences = False  # the likelihood of the inputs has no weights
-
-    promises = (Promise(Kind.BOUNDED_GAPS, "between samples −1 < h < 1 is kept"),)
+    promises: tuple[Promise, ...] = ()
 
     @checked
     def __init__(

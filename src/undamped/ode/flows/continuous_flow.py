@@ -124,8 +124,6 @@ class ContinuousFlow(SolvingModule):
     answers: ClassVar[frozenset[str]] = frozenset({"density"})
     promises: tuple[Promise, ...] = (
         Promise(Kind.INVERTIBLE_FLOW, "data and base are carried into each other"),
-        Promise(Kind.LOG_DETERMINANT, "log p changes by the log-determinant of the flow"),
-        Promise(Kind.NORMALISED_DENSITY, "the density integrates to one"),
     )
 
     @checked
@@ -154,9 +152,6 @@ class ContinuousFlow(SolvingModule):
                 "use it."
             )
         self.field, self.size = field, size
-        if size > 2:  # No grid of more dimensions is fine enough to add the density up on.
-            kind = Kind.NORMALISED_DENSITY
-            self.promises = tuple(p for p in self.promises if p.kind is not kind)
         self.trace: TraceKind = trace
         self.noise: NoiseKind = noise
         self.root_end = nn.Parameter(torch.tensor(math.sqrt(end)), requires_grad=train_end)

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat, PositiveInt
-from undamped._base.promises import Kind, Promise
 from undamped.ode.methods.explicit.runge_kutta import explicit_base
 from undamped.ode.methods.solver import (
     Field,
@@ -44,8 +43,6 @@ class HyperSolver(Solver):
     Reference:
         M. Poli and others. Hypersolvers: toward fast continuous-depth models. NeurIPS, 2020.
     """
-
-    promises = (Promise(Kind.CORRECTED_ERROR, "a correction within δ leaves an error δ h^{p+1}"),)
 
     def __init__(self, base: str = "euler", correction: Correction | None = None) -> None:
         self.base = explicit_base("hyper", base)

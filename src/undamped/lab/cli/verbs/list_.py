@@ -14,7 +14,7 @@ def list_members(
 
     Example: `undamped list`
     """
-    from undamped._base.describe import REGISTRIES, outside_members, summary
+    from undamped._base.describe import REGISTRIES, summary, third_party_entries
     from undamped.lab.cli.screen import console, print_json
 
     lines = {
@@ -23,7 +23,8 @@ def list_members(
         if len(registry)
     }
     foreign = {
-        kind: {name: str(where) for name, where in outside_members(kind).items()} for kind in lines
+        kind: {name: str(where) for name, where in third_party_entries(kind).items()}
+        for kind in lines
     }
     if as_json:
         found = {kind: names for kind, names in foreign.items() if names}

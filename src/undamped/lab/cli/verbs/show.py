@@ -36,12 +36,12 @@ def show(
 
     Example: `undamped show unicornn`
     """
-    from undamped._base.describe import describe_member, find_members, registry_of
+    from undamped._base.describe import describe_entry, registries_with, registry_of
     from undamped.lab.cli.figures import check_figure
     from undamped.lab.cli.screen import print_json
 
     check_figure(figure)
-    page = describe_member(name, None if kind is None else registry_of(kind))
+    page = describe_entry(name, None if kind is None else registry_of(kind))
     task = _task_of_pictures(name, page["kind"], words or [], figure)
     if figure is not None:
         _draw(task, name, figure)
@@ -51,7 +51,7 @@ def show(
         _print(name, page)
         if task is not None:
             _print_trials(task)
-        for registry in find_members(name):
+        for registry in registries_with(name):
             if registry.kind != page["kind"]:
                 again = f"undamped show {name} --kind {registry.kind}"
                 typer.echo(f"\nThe same name stands for {_a(registry.kind)} too: {again}")

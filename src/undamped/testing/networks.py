@@ -1,29 +1,20 @@
-"""Checks that a recurrent network of any package must pass, for use in its tests.
-
-    from undamped.testing import check_cell
-
-    def test_my_cell():
-        check_cell(MyCell, forget_bias=1.0)
-
-Every check raises an `AssertionError` that names what differs. They run in float64 on networks of a
-few units, and take about a second together. The conformance tests of this library call the same
-functions for every registered network.
-"""
+"""Checks of recurrent networks: padding, packing, streaming, state, gradients, promises."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from undamped.analysis.promises import measure
 from undamped.nn.bases.cell import Cell
 from undamped.nn.recurrent import Recurrent
+from undamped.testing.comparison import assert_promises, assert_same, run_checks, tensors_of
 
 Build = Callable[..., Recurrent]
 """Returns a network, given options of its constructor: `build(num_layers=2)`."""
@@ -49,15 +40,8 @@ def check_network(network_class: type[Recurrent], **options: Any) -> None:
         network_class: The class of the network.
         options: Options beside the sizes, for example those of its cell.
     """
-
-    def build(**changes: Any) -> Recurrent:
-        return small_network(network_class, **options, **changes)
-
-    for name, check in NETWORK_CHECKS.items():
-        try:
-            check(build)
-        except AssertionError as error:
-            raise AssertionError(f"{network_class.__name__}, {name}: {error}") from error
+    build = partial(small_network, network_class, **options)
+    run_checks(network_class.__name__, NETWORK_CHECKS, build)
 
 
 def small_network(network_class: Callable[..., Recurrent], **options: Any) -> Recurrent:
@@ -78,36 +62,16 @@ def sequences(time: int = 6, batch: int = 3, size: int = INPUT_SIZE, seed: int =
     return torch.randn(time, batch, size, generator=generator, dtype=torch.float64)
 
 
-def tensors_of(state: Any) -> tuple[Tensor, ...]:
-    """Return the tensors of a state, which is a tensor or a tuple of them."""
-    return (state,) if isinstance(state, Tensor) else tuple(state)
-
-
-def assert_same(actual: Any, expected: Any, what: str, tolerance: float = 1e-11) -> None:
-    """Raise an `AssertionError` that begins with `what` if tensors or states differ.
-
-    Args:
-        actual: A tensor, or a tuple of tensors.
-        expected: The same.
-        what: What is compared.
-        tolerance: The absolute and relative tolerance.
-    """
-    for left, right in zip(tensors_of(actual), tensors_of(expected), strict=True):
-        torch.testing.assert_close(
-            left, right, atol=tolerance, rtol=tolerance, msg=lambda text: f"{what}: {text}"
-        )
-
-
 def _gradients_of(network: Recurrent) -> dict[str, Tensor]:
     return {n: p.grad for n, p in network.named_parameters() if p.grad is not None}
 
 
-def _same_width(part: Tensor, other: Tensor) -> Tensor:
-    """Return as much of a state that grows as another has; the rest must be empty."""
-    if part.shape == other.shape:
+def _same_width(part: Tensor, shorter: Tensor) -> Tensor:
+    """Return a state that grows up to the width of a shorter one; the rest must be empty."""
+    if part.shape == shorter.shape:
         return part
-    assert not part[..., other.shape[-1] :].any(), "a finished sequence changes its state"
-    return part[..., : other.shape[-1]]
+    assert not part[..., shorter.shape[-1] :].any(), "a finished sequence changes its state"
+    return part[..., : shorter.shape[-1]]
 
 
 def check_padding(
@@ -248,13 +212,13 @@ def check_last(build: Build) -> None:
 
 def check_layout(build: Build) -> None:
     """Check batch order, `batch_first`, inputs without a batch, strides and empty batches."""
-    network, other = build(), build(batch_first=True)
-    other.load_state_dict(network.state_dict())
+    network, batch_first = build(), build(batch_first=True)
+    batch_first.load_state_dict(network.state_dict())
     x = sequences()
     output, state = network(x)
     order = torch.tensor([2, 0, 1])
     assert_same(network(x[:, order])[0], output[:, order], "outputs in another batch order")
-    transposed, transposed_state = other(x.transpose(0, 1))
+    transposed, transposed_state = batch_first(x.transpose(0, 1))
     assert_same(transposed.transpose(0, 1), output, "outputs with batch_first")
     assert_same(transposed_state, state, "the state with batch_first")
     single, single_state = network(x[:, 0])
@@ -322,14 +286,14 @@ def _gradcheck(run: Callable[..., Any], values: tuple[Tensor, ...], what: str) -
 
 def check_state_dict(build: Build) -> None:
     """Check that seeds and a `state_dict` reproduce a network."""
-    network, other, x = build(), build(), sequences()
+    network, twin, x = build(), build(), sequences()
     output = network(x)[0]
-    assert torch.equal(output, other(x)[0]), "two networks of the same seed differ"
+    assert torch.equal(output, twin(x)[0]), "two networks of the same seed differ"
     with torch.no_grad():
-        for parameter in other.parameters():
+        for parameter in twin.parameters():
             parameter.zero_()
-    other.load_state_dict(network.state_dict())
-    assert torch.equal(output, other(x)[0]), "a loaded state_dict gives other outputs"
+    twin.load_state_dict(network.state_dict())
+    assert torch.equal(output, twin(x)[0]), "a loaded state_dict gives different outputs"
 
 
 def check_single_precision(build: Build, *, tolerance: float = 1e-4) -> None:
@@ -347,9 +311,7 @@ def check_single_precision(build: Build, *, tolerance: float = 1e-4) -> None:
 
 def check_promises(build: Build) -> None:
     """Check every promise that the cell declares by measuring it."""
-    cell: Any = build(num_layers=1, hidden_size=6).cell(0)
-    for result in measure(cell):
-        assert result.holds, f"{result.promise.kind.value} does not hold: {result.to_dict()}"
+    assert_promises(build(num_layers=1, hidden_size=6).cell(0))
 
 
 NETWORK_CHECKS: dict[str, Callable[..., None]] = {

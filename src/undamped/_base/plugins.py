@@ -1,6 +1,6 @@
-"""Members from outside: files given by --with, and packages with entry points `undamped.members`.
+"""Plugins: files given by --with, and packages with entry points `undamped.members`.
 
-A file is Python that runs with the rights of whoever gives it. It is loaded only where a person
+A file is Python code that runs with the permissions of the user. It is loaded only if the user
 names it (`--with`, `load_file`, the variable UNDAMPED_WITH), never because a run folder does.
 """
 
@@ -18,26 +18,26 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from undamped._base.errors import OptionError, UndampedError, shortened
-from undamped._base.source import LOADING, Source
+from undamped._base.registry import LOADING, Source
 
 GROUP = "undamped.members"
 VARIABLE = "UNDAMPED_WITH"
-"""Files to load, separated as in PATH; processes that training starts find theirs here."""
+"""Files to load, separated as in PATH; also read by processes that training starts."""
 
 _loaded: dict[str, Source] = {}
 _everything = threading.RLock()
 _done = False
 
-__path__: list[str] = []  # files become modules of this one, so that pickles find their classes
+__path__: list[str] = []  # files become submodules, so that their classes can be pickled
 
 
 def load_everything() -> None:
-    """Load the packages that are installed and the files of UNDAMPED_WITH, once."""
+    """Load the installed packages and the files of UNDAMPED_WITH, once."""
     global _done
     with _everything:
         if _done:
             return
-        _done = True  # what is loaded may look something up
+        _done = True  # before loading, because a plugin may use a registry itself
         for point in entry_points(group=GROUP):
             _load_package(point)
         for path in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
@@ -45,13 +45,13 @@ def load_everything() -> None:
 
 
 def load_file(path: str | Path) -> Source:
-    """Run a Python file whose decorators enter members, once; return what is remembered of it.
+    """Run a Python file whose decorators register something, once, and return its source.
 
     Args:
         path: The file.
 
     Example:
-        >>> undamped._base.outside.load_file("my_models.py")
+        >>> undamped.extend.load_file("my_models.py")
     """
     file = Path(path).expanduser().absolute()
     try:
@@ -75,7 +75,7 @@ def load_file(path: str | Path) -> Source:
     module.__file__ = str(file)
     sys.modules[name] = module
     try:
-        with _entering(source):
+        with _registering(source):
             exec(compile(content, str(file), "exec"), vars(module))
     except UndampedError:
         del sys.modules[name]
@@ -102,9 +102,9 @@ def _load_package(point: EntryPoint) -> None:
     version = point.dist.version if point.dist is not None else ""
     source = Source("package", package, version)
     try:
-        with _entering(source):
+        with _registering(source):
             point.load()
-    except Exception as error:  # a package of somebody else must not take everything down
+    except Exception as error:  # a broken package must not disable everything else
         warnings.warn(
             f"The plugins of {package} {version} in '{point.value}' are left out, because loading "
             f"them raised {type(error).__name__}: {shortened(error)}.",
@@ -115,7 +115,7 @@ def _load_package(point: EntryPoint) -> None:
 
 
 @contextmanager
-def _entering(source: Source) -> Iterator[None]:
+def _registering(source: Source) -> Iterator[None]:
     token = LOADING.set(source)
     try:
         yield
@@ -140,5 +140,5 @@ def _line_in(file: Path, error: BaseException) -> int | str:
 
 
 if os.environ.get(VARIABLE):
-    # A process that training starts unpickles classes of these files before it asks a registry.
+    # A process that training starts unpickles classes of these files before it uses a registry.
     load_everything()

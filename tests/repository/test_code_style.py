@@ -1,0 +1,170 @@
+"""The vocabulary, the size of functions and the size of the source; see docs/vocabulary.md."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "undamped"
+CHECKED = ("analysis", "_base", "testing", "extend.py", "__init__.py", "__main__.py")
+"""What is checked below `src/undamped`: packages and modules; "" is everything."""
+CHECK_TOTALS = False
+"""Whether the number of lines and files of the whole source is checked."""
+
+# A name says what a thing is, so that it can be searched for: no participles, no adverbs, no
+# everyday words with many meanings.
+WORDS = """
+    again ahead alone already apart ask asked asks begun beside besides brought chosen contender
+    contestants crew drawn found freedoms given gone guess heard heed held here home house hush keep
+    kept known leader learnt left look looks lost made meant member members neighbour neighbours
+    nought one other own picture pictures piece pieces place places pull pulled put rival rivals
+    room said say says seen share shares shown stamps stretch taken tell tells there thought tick
+    told took turned upto usual want wanted wants where whole worth written
+"""
+FORBIDDEN = frozenset(WORDS.split())
+# "module:name" of identifiers that an external interface or an option of users requires.
+ALLOWED_NAMES: dict[str, str] = {}
+
+MAX_FUNCTION_LINES = 80  # without the docstring
+MAX_COMPLEXITY = 18
+MAX_PARAMETERS = 12  # without self
+# "module:function" of functions that may be larger, and why.
+LARGE_FUNCTIONS: dict[str, str] = {}
+
+MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 105_000, 54_000, 780
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def checked_paths():
+    roots = [SOURCE / part for part in CHECKED]
+    return sorted({p for root in roots for p in (root.rglob("*.py") if root.is_dir() else [root])})
+
+
+MODULES = {
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts): path for path in checked_paths()
+}
+every = pytest.mark.parametrize("module", MODULES)
+
+
+@cache
+def nodes(module):
+    return list(ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))))
+
+
+def identifiers(node):
+    """Return the names that a node of the syntax tree defines."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return [node.name]
+        case ast.arg():
+            return [node.arg]
+        case ast.Name(ctx=ast.Store()):
+            return [node.id]
+        case ast.Attribute(ctx=ast.Store()):
+            return [node.attr]
+        case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
+            return [node.name] if node.name else []
+        case ast.alias():
+            return [node.asname] if node.asname else []
+        case _:
+            return []
+
+
+def forbidden_names(module):
+    return sorted(
+        {
+            (node.lineno, name)
+            for node in nodes(module)
+            for name in identifiers(node)
+            if name.strip("_").lower() in FORBIDDEN and f"{module}:{name}" not in ALLOWED_NAMES
+        }
+    )
+
+
+def length(function):
+    """Return the lines of a function without decorators and docstring."""
+    first = function.body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    docstring = first.end_lineno - first.lineno + 1 if documented else 0
+    return function.end_lineno - function.lineno + 1 - docstring
+
+
+def complexity(function):
+    """Return the cyclomatic complexity of a function, without functions inside it."""
+    total, pending = 1, list(ast.iter_child_nodes(function))
+    while pending:
+        node = pending.pop()
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
+                continue
+            case ast.If() | ast.IfExp() | ast.For() | ast.While() | ast.ExceptHandler():
+                total += 1
+            case ast.BoolOp():
+                total += len(node.values) - 1
+            case ast.comprehension():
+                total += 1 + len(node.ifs)
+            case ast.Match():
+                total += len(node.cases) - 1
+        pending += ast.iter_child_nodes(node)
+    return total
+
+
+def parameters(function):
+    """Return the number of parameters of a function, without `self` and `cls`.
+
+    Constructors declare the options of users, and solvers have the interface of torchdiffeq.
+    """
+    if function.name in ("__init__", "solve") or function.name.startswith("odeint"):
+        return 0
+    arguments = function.args
+    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    return sum(argument.arg not in ("self", "cls") for argument in every)
+
+
+def large_functions(module):
+    limits = (MAX_FUNCTION_LINES, MAX_COMPLEXITY, MAX_PARAMETERS)
+    large = []
+    for node in nodes(module):
+        if isinstance(node, Function) and f"{module}:{node.name}" not in LARGE_FUNCTIONS:
+            sizes = (length(node), complexity(node), parameters(node))
+            if any(size > limit for size, limit in zip(sizes, limits, strict=True)):
+                large.append(f"{node.name}: %d lines, complexity %d, %d parameters" % sizes)
+    return large
+
+
+@every
+def test_names_are_terms_of_the_field(module):
+    assert not forbidden_names(module), MODULES[module]
+
+
+@every
+def test_functions_are_small(module):
+    assert not large_functions(module), MODULES[module]
+
+
+def test_exceptions_are_needed():
+    """An exception whose name is gone is removed from the list."""
+    for entry in (*ALLOWED_NAMES, *LARGE_FUNCTIONS):
+        module, _, name = entry.partition(":")
+        assert name in {n for node in nodes(module) for n in identifiers(node)}, entry
+
+
+def test_the_rules_are_checked():
+    assert len(FORBIDDEN) >= 60
+    tree = ast.parse("def f(found, *, kept=1):\n    for one in x:\n        self.Said_ = one\n")
+    names = {name for node in ast.walk(tree) for name in identifiers(node)}
+    assert names == {"f", "found", "kept", "one", "Said_"}
+    body = "\n".join(f"    if a{k} and b{k}:\n        c = [d for d in e if f]" for k in range(5))
+    (function,) = ast.parse(f"def g(self, a, *, b):\n    '''Text.'''\n{body}\n").body
+    assert (length(function), complexity(function), parameters(function)) == (11, 21, 2)
+
+
+@pytest.mark.skipif(not CHECK_TOTALS, reason="the source is being restructured")
+def test_the_source_is_not_too_large():
+    lines = {path: len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
+    library = sum(n for path, n in lines.items() if not path.is_relative_to(SOURCE / "lab"))
+    assert sum(lines.values()) <= MAX_LINES
+    assert library <= MAX_LIBRARY_LINES
+    assert len(lines) <= MAX_FILES
