@@ -9,7 +9,7 @@ import torch
 
 import undamped
 from undamped._base.errors import OptionError, SolveError
-from undamped.models.continuous.antisymmetric import AntisymmetricNODE
+from undamped.models.continuous.moving import AntisymmetricNODE
 from undamped.ode import solve
 from undamped.ode.fields.antisymmetric import IsospectralAntisymmetricField
 from undamped.ode.fields.orthogonal import GatedOrthogonalField, IsospectralOrthogonalField

@@ -10,18 +10,20 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from undamped._base.errors import OptionError
-from undamped.parametrizations.cayley import ScaledCayley, cayley_transform
-from undamped.parametrizations.complex_pair import real_form, to_complex, to_pair
-from undamped.parametrizations.exponential import Exponential, rotation_logarithm
-from undamped.parametrizations.fourier_unitary import FourierUnitary
+from undamped.parametrizations.cayley import (
+    Riemannian,
+    ScaledCayley,
+    cayley_transform,
+    riemannian_step,
+)
+from undamped.parametrizations.exponential import Exponential, Skew, rotation_logarithm, skew
+from undamped.parametrizations.fourier_unitary import FourierUnitary, real_form, to_complex, to_pair
 from undamped.parametrizations.givens import Givens
 from undamped.parametrizations.householder import Householder, reflection_factors
 from undamped.parametrizations.initial import henaff, orthogonal_start, random_orthogonal
 from undamped.parametrizations.matrix_set import isometry_defect
-from undamped.parametrizations.riemannian import Riemannian, riemannian_step
 from undamped.parametrizations.schur import Schur, lower_mask
 from undamped.parametrizations.singular_band import SingularBand, orthogonality_penalty
-from undamped.parametrizations.skew import Skew, skew
 
 SIZE = 6
 SETS = {
@@ -245,13 +247,12 @@ def test_the_number_of_angles_is_the_number_used():
         assert (gradient != 0).all()
 
 
-def test_the_fourier_product_and_its_adjoint():
+def test_the_fourier_product():
     maps = FourierUnitary(6, torch.Generator().manual_seed(0))
     free = maps.sample_free(torch.Generator().manual_seed(1)).double()
     W = maps(free)
     rows = torch.randn(4, 6, dtype=torch.complex128)
     torch.testing.assert_close(maps.transform(free, rows), rows @ W.T)
-    torch.testing.assert_close(maps.transform_back(free, maps.transform(free, rows)), rows)
 
 
 @pytest.mark.parametrize("size", [2, 5, 8])

@@ -15,7 +15,7 @@ from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
 from undamped.nn.recurrent import Recurrent
-from undamped.parametrizations.skew import Skew
+from undamped.parametrizations.exponential import Skew
 
 
 class AntisymmetricRNNCell(CoupledCell):
@@ -25,17 +25,17 @@ class AntisymmetricRNNCell(CoupledCell):
         h' = h + ε tanh((A − γI) h + V x + b),  A = −Aᵀ
 
     Symbols:
-        h hidden state, x input, A = W − Wᵀ trained, γ diffusion that makes up for Euler's
-        growth, ε step, V input matrix, b bias.
+        h hidden state, x input, A = W − Wᵀ trained, γ diffusion against the growth of Euler steps,
+        ε step, V input matrix, b bias.
 
     Promise:
-        The Jacobian of the ODE has eigenvalues with real parts between −γ and zero: signals
-        neither die out nor grow in continuous time.
+        The Jacobian of the ODE has eigenvalues with real parts between −γ and zero: signals neither
+        vanish nor grow in continuous time.
 
     Args:
         step: The step ε.
         diffusion: The number γ.
-        weight_std: Standard deviation of √n times the entries of W at the start.
+        weight_std: Standard deviation of √n times the initial entries of W.
 
     Example:
         >>> net = undamped.nn.AntisymmetricRNN(3, 16, step=0.05)
@@ -73,11 +73,11 @@ class AntisymmetricRNNCell(CoupledCell):
         parametrize.register_parametrization(self, "weight", Skew(hidden_size))
 
     def constrained_parameters(self) -> Iterable[nn.Parameter]:
-        """None: A is linear in its free numbers, and is trained like any other matrix."""
+        """Return nothing: A is linear in its parameters and is trained like any other matrix."""
         return ()
 
     def constants(self) -> State:
-        """A − γI."""
+        """Return A − γI."""
         return (self.weight - self.diffusion * torch.eye(self.hidden_size).to(self.weight),)
 
     def flow_jacobian(self, projected: Tensor, state: State) -> Tensor:
@@ -86,44 +86,36 @@ class AntisymmetricRNNCell(CoupledCell):
         slope = 1 - torch.tanh(projected + self.product(state, (matrix,))).square()
         return slope.unsqueeze(-1) * matrix
 
-    def input_tensors(self) -> State:
-        """V and b."""
-        return self.input_weight, self.bias
-
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """One Euler step."""
+        """Make one Euler step."""
         return (state[0] + self.step * torch.tanh(projected + self.product(state, constants)),)
 
     def elementwise(self) -> Step:
-        """The kernel of the Euler step."""
+        """Return the kernel of the Euler step."""
         return steps.Euler(self.step)
 
     def state_bound(self, steps: int) -> tuple[float]:
-        """εt, since tanh is at most one."""
+        """Return εt, since tanh is at most one."""
         return (self.step * steps,)
 
 
 class GatedAntisymmetricRNNCell(AntisymmetricRNNCell):
-    """Gated AntisymmetricRNN: the same Euler step, with a gate that reads the same product.
+    """Gated AntisymmetricRNN: the same Euler step times a gate, which uses the same product.
 
     Equation:
         z = σ̂((A − γI) h + V_z x + b_z)
         h' = h + ε z ⊙ tanh((A − γI) h + V x + b),  A = −Aᵀ
 
     Symbols:
-        As in antisymmetric; z the gate, with its own input matrix and bias.
+        As in antisymmetric; z the gate, with separate input matrix and bias.
 
     Promise:
-        As antisymmetric where the gate does not change; a gate that does adds a term of its
-        own slope to the Jacobian.
+        As antisymmetric for a constant gate; a gate that depends on the state adds a term with its
+        slope to the Jacobian.
 
     Example:
         >>> net = undamped.nn.GatedAntisymmetricRNN(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
-
-    Reference:
-        B. Chang, M. Chen, E. Haber, E. H. Chi. AntisymmetricRNN: a dynamical system view on
-        recurrent neural networks. ICLR, 2019.
     """
 
     promises = (
@@ -133,14 +125,14 @@ class GatedAntisymmetricRNNCell(AntisymmetricRNNCell):
     projections = 2
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """One gated Euler step."""
+        """Make one gated Euler step."""
         candidate, gate = projected.chunk(2, dim=-1)
         product = self.product(state, constants)
-        opened = torch.sigmoid(gate + product)
-        return (state[0] + self.step * opened * torch.tanh(candidate + product),)
+        z = torch.sigmoid(gate + product)
+        return (state[0] + self.step * z * torch.tanh(candidate + product),)
 
     def flow_jacobian(self, projected: Tensor, state: State) -> Tensor:
-        """Return the Jacobian of the right-hand side with the gates held as they are."""
+        """Return the Jacobian of the right-hand side for constant gates."""
         (matrix,) = self.constants()
         candidate, gate = projected.chunk(2, dim=-1)
         product = self.product(state, (matrix,))
@@ -148,19 +140,15 @@ class GatedAntisymmetricRNNCell(AntisymmetricRNNCell):
         return slope.unsqueeze(-1) * matrix
 
     def elementwise(self) -> Step:
-        """The kernel of the gated Euler step."""
+        """Return the kernel of the gated Euler step."""
         return steps.GatedEuler(self.step)
 
 
 @models.register("antisymmetric")
 class AntisymmetricRNN(Recurrent):
-    """Stacked layers of `AntisymmetricRNNCell`, which has the equation and the options."""
-
     cell_class = AntisymmetricRNNCell
 
 
 @models.register("gated-antisymmetric")
 class GatedAntisymmetricRNN(Recurrent):
-    """Stacked layers of `GatedAntisymmetricRNNCell`, which has the equation and the options."""
-
     cell_class = GatedAntisymmetricRNNCell

@@ -37,15 +37,6 @@ def check_type(name: str, x: Tensor, weight: Tensor, full_precision: bool) -> No
         )
 
 
-def refuse_packed(name: str, x: Tensor | PackedSequence) -> None:
-    """Refuse packed sequences where one sample is expected."""
-    if isinstance(x, PackedSequence):
-        raise ShapeError(
-            f"{name}.step takes one sample (batch, input) or (input,), got a PackedSequence. "
-            "Call the network itself, which takes whole sequences."
-        )
-
-
 def refuse_lengths(name: str, lengths: Tensor | None) -> None:
     """Refuse lengths beside a PackedSequence, which might differ from its own."""
     if lengths is not None:

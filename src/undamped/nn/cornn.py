@@ -15,7 +15,7 @@ from undamped.nn.recurrent import Recurrent
 
 
 class CoRNNCell(CoupledCell):
-    """coRNN: every unit is a damped oscillator, driven by all others.
+    """coRNN: every unit is a damped oscillator, forced by all units.
 
     Equation:
         z' = z + Δt (tanh(W y + 𝒲 z + V x + b) − γ y − ε z)
@@ -26,8 +26,8 @@ class CoRNNCell(CoupledCell):
         b bias, Δt step, γ restoring force, ε damping (of the old velocity).
 
     Promise:
-        Each unit is a linear damped oscillator under a force of size at most one, so whatever
-        the weights are, states stay below the sum of its impulse response.
+        Each unit is a linear damped oscillator under a force of size at most one, so that states
+        stay below the sum of its impulse response, for any weights.
 
     Args:
         hidden_size: Number of oscillators.
@@ -61,7 +61,7 @@ class CoRNNCell(CoupledCell):
     ) -> None:
         super().__init__(input_size, hidden_size)
         self.dt, self.gamma, self.epsilon = dt, gamma, epsilon
-        # One layer reads (x, y, z) in the authors' program; its default draw depends on that.
+        # In the authors' program one linear layer reads (x, y, z), with torch's default draw.
         bound = (input_size + 2 * hidden_size) ** -0.5
         self.input_weight = nn.Parameter(torch.empty(hidden_size, input_size))
         self.weight_hh = nn.Parameter(torch.empty(hidden_size, 2 * hidden_size))
@@ -70,41 +70,31 @@ class CoRNNCell(CoupledCell):
             nn.init.uniform_(parameter, -bound, bound)
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """W and 𝒲."""
+        """Return W and 𝒲."""
         return self.weight_hh.chunk(2, dim=1)
 
-    def constants(self) -> State:
-        """W and 𝒲 side by side, as they read (y, z)."""
-        return (self.weight_hh,)
-
-    def input_tensors(self) -> State:
-        """V and b."""
-        return self.input_weight, self.bias
-
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """The velocity first, from old position and old velocity; then the position."""
+        """Update the velocity from old position and velocity, then the position."""
         y, z = state
         force = torch.tanh(projected + self.product(state, constants))
         z = z + self.dt * (force - self.gamma * y - self.epsilon * z)
         return y + self.dt * z, z
 
     def elementwise(self) -> Step:
-        """The kernel of one oscillator step."""
+        """Return the kernel of one oscillator step."""
         return steps.CoupledOscillator(self.dt, self.gamma, self.epsilon)
 
     def state_bound(self, steps: int) -> tuple[float, float]:
-        """Add up |response| of y and z to a unit force, the worst case of any forcing."""
-        dt, keep = self.dt, 1 - self.dt * self.epsilon
+        """Return the sums of |y| and |z| in response to a unit force, the worst case."""
+        dt, decay = self.dt, 1 - self.dt * self.epsilon
         y, z, position, velocity = dt * dt, dt, 0.0, 0.0
         for _ in range(steps):
             position, velocity = position + abs(y), velocity + abs(z)
-            z = keep * z - dt * self.gamma * y
+            z = decay * z - dt * self.gamma * y
             y = y + dt * z
         return position, velocity
 
 
 @models.register("cornn")
 class coRNN(Recurrent):
-    """Stacked layers of `CoRNNCell`, which has the equation and the options."""
-
     cell_class = CoRNNCell

@@ -11,7 +11,7 @@ from torch.nn.utils import parametrize
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.kernels.coupled import Step, steps
+from undamped.kernels.coupled import steps
 from undamped.nn.bases.activations import modrelu
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
@@ -32,11 +32,11 @@ class GORUCell(CoupledCell):
         exponential of a trained skew matrix; the paper multiplies plane rotations).
 
     Promise:
-        O keeps every norm before, during and after training; the gates may still forget.
+        O preserves every norm before, during and after training; the gates may still forget.
 
     Args:
-        initialisation: Where O starts.
-        reset_bias: Where b_r starts; the authors' program has 2.
+        initialisation: How the initial O is drawn.
+        reset_bias: Initial value of b_r; 2 in the authors' program.
 
     Example:
         >>> net = undamped.nn.GORU(3, 16)
@@ -50,6 +50,7 @@ class GORUCell(CoupledCell):
     promises = (Promise(Kind.ISOMETRIC, "O is a rotation, trained or not"),)
     costly_constants = True
     needs_full_precision = True
+    kernel = steps.GatedOrthogonal()
 
     def __init__(
         self,
@@ -62,51 +63,45 @@ class GORUCell(CoupledCell):
         super().__init__(input_size, hidden_size)
         self.input_weight = nn.Parameter(torch.empty(3 * hidden_size, input_size))
         self.gate_weight = nn.Parameter(torch.empty(2 * hidden_size, hidden_size))
-        # The authors' start: gates that see next to nothing, and a candidate that is O h.
+        # As in the authors' program: gates are nearly constant, and the candidate is nearly O h.
         nn.init.uniform_(self.input_weight, -0.01, 0.01)
         nn.init.uniform_(self.gate_weight, -0.01, 0.01)
         self.gate_bias = nn.Parameter(torch.zeros(2 * hidden_size))
         nn.init.constant_(self.gate_bias[:hidden_size], reset_bias)
-        # 0.01, and the 0.001 that their modReLU adds to every size.
+        # 0.01, and the 0.001 that their modReLU adds to every modulus.
         self.bias = nn.Parameter(torch.full((hidden_size,), 0.011))
         self.orthogonal: Tensor = nn.Parameter(orthogonal_start(initialisation, hidden_size))
         parametrize.register_parametrization(self, "orthogonal", Exponential(hidden_size))
 
     def constrained_parameters(self) -> Iterable[nn.Parameter]:
-        """The skew matrix behind O."""
+        """Return the skew matrix of O."""
         return self.parametrizations["orthogonal"].parameters()  # type: ignore[index]
 
     def recurrent_matrix(self) -> Tensor:
-        """O."""
+        """Return O."""
         return self.orthogonal
 
     def constants(self) -> State:
-        """U_r, U_u and O, one above the other."""
+        """Return U_r, U_u and O, stacked."""
         return (torch.cat([self.gate_weight, self.orthogonal]),)
 
     def input_tensors(self) -> State:
-        """V of both gates and the candidate, and the biases of the gates."""
+        """Return V of both gates and the candidate, and the biases of the gates."""
         return self.input_weight, torch.cat([self.gate_bias, torch.zeros_like(self.bias)])
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Gates, candidate, mixture."""
+        """Compute gates and candidate, and mix it with the state."""
         reset, update, rotated = self.product(state, constants).chunk(3, dim=-1)
         reset_x, update_x, x = projected.chunk(3, dim=-1)
         u = torch.sigmoid(update + update_x)
         candidate = modrelu(x + torch.sigmoid(reset + reset_x) * rotated, self.bias)
         return (u * state[0] + (1 - u) * candidate,)
 
-    def elementwise(self) -> Step:
-        """The kernel of gates and candidate."""
-        return steps.GatedOrthogonal()
-
     def elementwise_tensors(self, constants: State) -> State:
-        """The threshold of modReLU."""
+        """Return the threshold of modReLU."""
         return (self.bias,)
 
 
 @models.register("goru")
 class GORU(Recurrent):
-    """Stacked layers of `GORUCell`, which has the equation and the options."""
-
     cell_class = GORUCell

@@ -25,7 +25,7 @@ from undamped.kernels.shared.chunks import Limits, chunk_length, ranges
 from undamped.kernels.shared.operator import refuse_second_derivatives
 from undamped.kernels.shared.threads import alone
 from undamped.nn.bases.block import Block
-from undamped.nn.bases.cell import State
+from undamped.nn.bases.cell import States
 from undamped.nn.sequence_tensors import padding_mask
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ def _scans_blocks(network: Recurrent, x: Tensor) -> bool:
     return all(
         isinstance(cell, Block)
         and cell.norm == "layer-norm"
-        and cell.cell.block_scan(*x.shape[:2]) is not None
+        and cell.cell._block_scan(*x.shape[:2]) is not None
         for cell in network.cells
     )
 
 
 def run_in_chunks(
-    network: Recurrent, x: Tensor, states: list[State], lengths: Tensor | None, result: Result
-) -> tuple[Tensor, list[State]]:
+    network: Recurrent, x: Tensor, states: States, lengths: Tensor | None, result: Result
+) -> tuple[Tensor, States]:
     """Run all layers over (time, batch, input).
 
     Args:
@@ -108,7 +108,7 @@ def run_in_chunks(
     return output, _grouped(finals, counts)
 
 
-def _grouped(parts: Sequence[Tensor], counts: tuple[int, ...]) -> list[State]:
+def _grouped(parts: Sequence[Tensor], counts: tuple[int, ...]) -> States:
     remaining = iter(parts)
     return [tuple(next(remaining) for _ in range(count)) for count in counts]
 
@@ -120,7 +120,7 @@ class _Layers(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, *arguments: Any) -> tuple[Tensor, list[State]]:
+    def forward(self, *arguments: Any) -> tuple[Tensor, States]:
         return self.network._run_layers(*arguments)
 
 
@@ -132,7 +132,7 @@ class _Plan:
     names: tuple[str, ...]
     counts: tuple[int, ...]
     lengths: Tensor | None
-    masks: list[State]
+    masks: States
     result: Result
 
     def threads(self, x: Tensor) -> AbstractContextManager[None]:

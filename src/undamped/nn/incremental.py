@@ -15,7 +15,7 @@ from undamped.nn.recurrent import Recurrent
 
 
 class IncrementalRNNCell(CoupledCell):
-    """Incremental RNN: each step runs an ODE towards its equilibrium and keeps the increment.
+    """Incremental RNN: each step solves an ODE towards its equilibrium; the state is the increment.
 
     Equation:
         s₀ = h,  s_{i+1} = s_i + η_i (tanh(U s_i + V x + b) − α s_i),  i < K
@@ -26,12 +26,12 @@ class IncrementalRNNCell(CoupledCell):
         α decay, K iterations; s is the old state plus the increment.
 
     Promise:
-        At the equilibrium s no longer depends on where it started, so ∂h'/∂h = −I: the gradient
-        neither vanishes nor explodes, whatever U is.
+        At the equilibrium s no longer depends on its start, so ∂h'/∂h = −I: the gradient neither
+        vanishes nor explodes, for any U.
 
     Args:
         iterations: The number K; the paper uses 1 to 5.
-        step: Where all η_i start.
+        step: Initial value of all η_i.
         alpha: The decay α.
 
     Example:
@@ -62,19 +62,11 @@ class IncrementalRNNCell(CoupledCell):
         self.steps = nn.Parameter(torch.full((iterations,), step))
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """U."""
-        return (self.weight_hh,)
-
-    def input_tensors(self) -> State:
-        """V and b."""
-        return self.input_weight, self.bias
-
-    def constants(self) -> State:
-        """U."""
+        """Return U."""
         return (self.weight_hh,)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """K Euler steps, then the increment."""
+        """Make K Euler steps and return the increment."""
         total = state[0]
         for step in self.steps.unbind():
             force = torch.tanh(torch.addmm(projected, total, constants[0].t()))
@@ -82,16 +74,14 @@ class IncrementalRNNCell(CoupledCell):
         return (total - state[0],)
 
     def elementwise(self) -> Step:
-        """The kernels of the iterations."""
+        """Return the kernel of the iterations."""
         return steps.Iterated(self.alpha)
 
     def elementwise_tensors(self, constants: State) -> State:
-        """The trained steps."""
+        """Return the trained steps."""
         return (self.steps,)
 
 
 @models.register("incremental")
 class IncrementalRNN(Recurrent):
-    """Stacked layers of `IncrementalRNNCell`, which has the equation and the options."""
-
     cell_class = IncrementalRNNCell

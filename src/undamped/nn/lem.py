@@ -1,4 +1,4 @@
-"""LEM (Rusch et al., 2022): two states, each with steps of its own length."""
+"""LEM (Rusch et al., 2022): two states with learned step lengths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LongestStep = Annotated[float, Range(low=0, high=1, open_low=True)]
 
 
 class LEMCell(CoupledCell):
-    """LEM, long expressive memory: every unit chooses the length of its next step.
+    """LEM, long expressive memory: every unit learns the length of its next step.
 
     Equation:
         a = Δt σ̂(W₁ y + V₁ x + b₁),  c = Δt σ̂(W₂ y + V₂ x + b₂)
@@ -33,7 +33,7 @@ class LEMCell(CoupledCell):
 
     Promise:
         States are averages of values of tanh: |y| and |z| are at most 1 − (1 − Δt)ⁿ after n steps,
-        whatever is learned.
+        for any weights.
 
     Args:
         dt: The longest step Δt.
@@ -60,26 +60,22 @@ class LEMCell(CoupledCell):
         def uniform(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
 
-        # Of a, of c and of z, one above the other; y's own reads z.
+        # The blocks of a, c and z are stacked; that of y multiplies z.
         self.weight_hh = uniform(3 * n, n)
         self.weight_zy = uniform(n, n)
         self.input_weight = uniform(4 * n, input_size)
         self.bias = uniform(4 * n)
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """The square blocks that read y, and the one that reads z."""
+        """Return the square blocks that multiply y, and the one that multiplies z."""
         return (*self.weight_hh.chunk(3), self.weight_zy)
 
-    def input_tensors(self) -> State:
-        """V and b of both lengths, of z and of y."""
-        return self.input_weight, self.bias
-
     def constants(self) -> State:
-        """What reads y, and what reads z."""
+        """Return the matrices that multiply y and z."""
         return self.weight_hh, self.weight_zy
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Move z, then y with it."""
+        """Update z, then y from the new z."""
         y, z = state
         of_y, of_z = constants
         first, second, fast, slow = projected.chunk(4, dim=-1)
@@ -89,21 +85,19 @@ class LEMCell(CoupledCell):
         return y + c * (torch.tanh(F.linear(z, of_z) + slow) - y), z
 
     def elementwise(self) -> Step:
-        """The kernel of both states."""
+        """Return the kernel of both states."""
         return steps.LongExpressive(self.dt)
 
     def elementwise_tensors(self, constants: State) -> State:
-        """W_y as both passes want it: the gradient is that of the first."""
+        """Return W_y transposed for the forward pass, and as it is for the backward pass."""
         return constants[1].t().contiguous(), constants[1].detach()
 
     def state_bound(self, steps: int) -> tuple[float, float]:
-        """1 − (1 − Δt)ⁿ for both, from a zero state."""
+        """Return 1 − (1 − Δt)ⁿ for both, from a zero state."""
         bound = 1 - (1 - self.dt) ** steps
         return bound, bound
 
 
 @models.register("lem")
 class LEM(Recurrent):
-    """Stacked layers of `LEMCell`, which has the equation and the options."""
-
     cell_class = LEMCell

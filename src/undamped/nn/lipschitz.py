@@ -19,7 +19,7 @@ class LipschitzRNNCell(CoupledCell):
 
     Equation:
         h' = h + ε (A h + tanh(W h + V x + b))
-        A and W = β(M − Mᵀ) + (1 − β)(M + Mᵀ) − γI, each with an M of its own
+        A and W = β(M − Mᵀ) + (1 − β)(M + Mᵀ) − γI, with a separate M for each
 
     Symbols:
         h hidden state, x input, V input matrix, b bias, M trained, β how skew (1: entirely),
@@ -33,7 +33,7 @@ class LipschitzRNNCell(CoupledCell):
         step: The step ε.
         beta: The number β of both matrices.
         gamma: The number γ of both matrices.
-        weight_std: Standard deviation of n times the entries of M at the start.
+        weight_std: Standard deviation of n times the initial entries of M.
 
     Example:
         >>> net = undamped.nn.LipschitzRNN(3, 16, step=0.1)
@@ -71,7 +71,7 @@ class LipschitzRNNCell(CoupledCell):
         nn.init.uniform_(self.bias, -bound, bound)
 
     def matrices(self) -> tuple[Tensor, Tensor]:
-        """A and W."""
+        """Return A and W."""
         eye = torch.eye(self.hidden_size).to(self.linear_free)
         first, second = (
             self.beta * (free - free.mT) + (1 - self.beta) * (free + free.mT) - self.gamma * eye
@@ -80,24 +80,20 @@ class LipschitzRNNCell(CoupledCell):
         return first, second
 
     def constants(self) -> State:
-        """A above W, so that one product serves both."""
+        """Return A above W, for one product with both."""
         return (torch.cat(self.matrices()),)
 
-    def input_tensors(self) -> State:
-        """V and b."""
-        return self.input_weight, self.bias
-
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """One Euler step."""
+        """Make one Euler step."""
         linear, inner = self.product(state, constants).chunk(2, dim=-1)
         return (state[0] + self.step * (linear + torch.tanh(inner + projected)),)
 
     def elementwise(self) -> Step:
-        """The kernel of the Euler step."""
+        """Return the kernel of the Euler step."""
         return steps.Lipschitz(self.step)
 
     def step_gradient_bound(self) -> Tensor:
-        """‖I + εA‖ + ε‖W‖."""
+        """Return ‖I + εA‖ + ε‖W‖."""
         first, second = self.matrices()
         eye = torch.eye(self.hidden_size).to(first)
         linear = torch.linalg.matrix_norm(eye + self.step * first, 2)
@@ -106,6 +102,4 @@ class LipschitzRNNCell(CoupledCell):
 
 @models.register("lipschitz")
 class LipschitzRNN(Recurrent):
-    """Stacked layers of `LipschitzRNNCell`, which has the equation and the options."""
-
     cell_class = LipschitzRNNCell

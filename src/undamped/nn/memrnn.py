@@ -7,35 +7,33 @@ from torch import Tensor
 
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.nn.bases.attention import Alignment, Mix
 from undamped.nn.bases.cell import MemoryPlan, State
-from undamped.nn.bases.memory import MemoryCell, Nonlinearity, recurrence_of
+from undamped.nn.bases.memory import Alignment, MemoryCell, Mix, Nonlinearity, recurrence_of
 from undamped.nn.recurrent import Recurrent
 
 
 class MemRNNCell(MemoryCell):
-    """MemRNN: an RNN that remembers every state it had and attends to all of them.
+    """MemRNN: an RNN that stores all its states and attends to them.
 
     Equation:
         h_t = φ(V s_{t−1} + U x_t + b),  s_t = f(h_t, c_t),  c_t = Σ_{i ≤ t} a_i h_i
         a = softmax(e),  e_i = vᵀ tanh(W s_{t−1} + K h_i)
 
     Symbols:
-        h hidden state, s what the next step reads in its place, c context, a attention weights,
-        V recurrent matrix (it starts as a rotation), U input matrix; W, K, v trained.
-        f(h, c) = (h + c)/2 by default: with h + c and weights that do not yet prefer anything,
-        gradients grow like a power of the length when V has eigenvalues above one half, with
-        the half they never do (docs/memory.md).
+        h hidden state, s which the next step reads in its place, c context, a attention weights, V
+        recurrent matrix (initially a rotation), U input matrix; W, K, v trained. By default f(h, c)
+        is (h + c)/2: with h + c and uniform attention, gradients grow like a power of the length if
+        V has eigenvalues above one half; with the half they never do (docs/memory.md).
 
     Promise:
-        None that is strict: what a state of long ago contributes depends on what is attended to.
-        Under uniform attention and a linear recurrence the gradient falls or grows as a power of
-        the length, never exponentially; `undamped.analysis.attention_exponent` gives the power.
-        The state grows by one hidden vector a step.
+        None strict: the contribution of an early state depends on the attention to it. With uniform
+        attention and a linear recurrence the gradient decays or grows as a power of the length,
+        never exponentially; `undamped.analysis.attention_exponent` returns the power. The state
+        grows by one hidden vector per step.
 
     Args:
-        recurrence: The recurrent part, by the name of its network; `exprnn` keeps V a rotation.
-        nonlinearity: The function φ; none takes that of the recurrence.
+        recurrence: The recurrent part, by the name of its network; V of `exprnn` stays a rotation.
+        nonlinearity: The function φ; by default that of the recurrence.
         attention: Additive, as in the equation, or a scaled dot product (W s)ᵀ(K h_i)/√n.
         mix: The function f: half is (h + c)/2, sum is h + c, learned is a matrix times both.
 
@@ -69,13 +67,13 @@ class MemRNNCell(MemoryCell):
 
     @property
     def memory_sizes(self) -> tuple[int | None, ...]:
-        """Past states and their flags, both growing."""
+        """None for past states and their flags, which grow."""
         return (None, None)
 
     def remember(
         self, projected: Tensor, hidden: Tensor, state: State, memory: State, constants: State
     ) -> tuple[Tensor, State]:
-        """Append the new state, attend to all."""
+        """Append the new state, and attend to all."""
         past, flags = memory
         past = torch.cat((past, hidden), dim=-1)
         flags = torch.cat((flags, torch.ones_like(hidden[:, :1])), dim=-1).detach()
@@ -84,16 +82,16 @@ class MemRNNCell(MemoryCell):
         return (weights.unsqueeze(1) @ states).squeeze(1), (past, flags)
 
     def as_slots(self, memory: State, batch: int) -> State:
-        """The past, without scores."""
+        """Return past states and their flags, with scores of zero."""
         past, flags = memory
         return past.view(batch, -1, self.hidden_size), torch.zeros_like(flags), flags
 
     def from_slots(self, slots: Tensor, scores: Tensor, flags: Tensor) -> State:
-        """The past."""
+        """Return past states and their flags."""
         return slots.flatten(1), flags
 
     def _freeze_finished(self, new: State, old: State, running: Tensor) -> State:
-        """Samples that are over get an empty slot where the others get a state."""
+        """Add an empty slot to samples that have ended, and a state to the others."""
         *rest, past, flags = new
         earlier = old[-2].shape[1]
         empty = torch.where(running, past[:, earlier:], 0)
@@ -105,30 +103,23 @@ class MemRNNCell(MemoryCell):
 
 
 class MemLSTMCell(MemRNNCell):
-    """MemLSTM: an LSTM that remembers every state it had and attends to all of them.
+    """MemLSTM: an LSTM that stores all its states and attends to them.
 
     Equation:
         h_t, m_t = LSTM(s_{t−1}, m_{t−1}, x_t),  s_t = f(h_t, c_t),  c_t = Σ_{i ≤ t} a_i h_i
         a = softmax(e),  e_i = vᵀ tanh(W s_{t−1} + K h_i)
 
     Symbols:
-        h hidden state, m the LSTM's memory cell, s what the gates read in place of h, c context,
+        h hidden state, m memory cell of the LSTM, s which the gates read in place of h, c context,
         a attention weights; W, K, v trained, f as for MemRNN.
 
-    Promise:
-        None that is strict, as for MemRNN. The state grows by one hidden vector a step.
-
     Args:
-        input_std: Standard deviation with which the input matrix is drawn, as for LSTM.
-        forget_bias: What the bias of the forget gate starts with, as for LSTM.
+        input_std: Standard deviation of the initial input matrix, as for LSTM.
+        forget_bias: Initial bias of the forget gate, as for LSTM.
 
     Example:
         >>> net = undamped.nn.MemLSTM(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
-
-    Reference:
-        G. Kerg, B. Kanuparthi, A. Goyal, K. Goyette, Y. Bengio, G. Lajoie. Untangling tradeoffs
-        between recurrence and self-attention in neural networks. NeurIPS, 2020.
     """
 
     state_names = ("hidden", "mixed", "memory", "past", "seen")
@@ -144,18 +135,14 @@ class MemLSTMCell(MemRNNCell):
         forget_bias: float | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, recurrence="lstm", attention=attention, mix=mix)
-        self.recurrence.begin(input_std, forget_bias)  # type: ignore[operator]
+        self.recurrence.initialise(input_std, forget_bias, "forget_bias")  # type: ignore[operator]
 
 
 @models.register("memrnn")
 class MemRNN(Recurrent):
-    """Stacked layers of `MemRNNCell`, which has the equation and the options."""
-
     cell_class = MemRNNCell
 
 
 @models.register("memlstm")
 class MemLSTM(Recurrent):
-    """Stacked layers of `MemLSTMCell`, which has the equation and the options."""
-
     cell_class = MemLSTMCell

@@ -1,4 +1,4 @@
-"""SRU (Lei et al., 2018): a light recurrence, all matrices outside of it."""
+"""SRU (Lei et al., 2018): an elementwise recurrence, with all matrices outside of it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import Tensor, nn
 
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.kernels.coupled import Operator, Step, operators, steps
+from undamped.kernels.coupled import Operator, operators, steps
 from undamped.kernels.dispatch import on_gpu
 from undamped.kernels.sru.scan import light_scan
-from undamped.nn.bases.cell import State
+from undamped.nn.bases.cell import ScanResult, State
 from undamped.nn.bases.coupled import CoupledCell
 from undamped.nn.recurrent import Recurrent
 
 
 class SRUCell(CoupledCell):
-    """SRU: gates and candidate read the input alone, the recurrence is elementwise.
+    """SRU: gates and candidate read the input only, and the recurrence is elementwise.
 
     Equation:
         f = σ̂(V_f x + v_f ⊙ c + b_f),  r = σ̂(V_r x + v_r ⊙ c + b_r)
@@ -28,17 +28,17 @@ class SRUCell(CoupledCell):
 
     Symbols:
         c memory, h output, x input, f forget gate, r reset gate, v recurrent weights per unit;
-        s is α x where the sizes agree and V_s x otherwise. The constant α makes up for what the
-        gates take away, so that a signal is as large after many layers as before; without it the
-        output of layer 8 is some 0.03 of its input.
+        s is α x if the sizes agree and V_s x otherwise. The constant α compensates for the gates,
+        so that a signal is as large after many layers as before; without it the output of layer 8
+        is about 0.03 of its input.
 
     Promise:
         None strict.
 
     Args:
-        highway_bias: Where b_r starts; below zero more of the input passes by at first.
-        rescale: Whether s is scaled by α, as the paper has it; the authors' program has this as
-            an option, which its cells turn on and its stacks of layers off.
+        highway_bias: Initial value of b_r; with a negative one, more of the input passes at first.
+        rescale: Whether s is scaled by α, as in the paper; in the authors' program it is an option,
+            true for cells and false for stacks of layers.
 
     Example:
         >>> net = undamped.nn.SRU(3, 16, num_layers=2)
@@ -51,6 +51,7 @@ class SRUCell(CoupledCell):
 
     state_names = ("hidden", "memory")
     independent_units = True
+    kernel = steps.LightRecurrence()
     passing_scale: Tensor
 
     def __init__(
@@ -76,14 +77,14 @@ class SRUCell(CoupledCell):
         with torch.no_grad():
             self.input_weight[hidden_size : 3 * hidden_size] *= 0.5**0.5
             self.input_weight[3 * hidden_size :] *= scale
-        # Beside the weights, so that files from before there was a scale keep theirs, one.
+        # A buffer, so that files of earlier versions, which lack it, are loaded with a scale of 1.
         self.register_buffer("passing_scale", torch.tensor(scale if self.passes_input else 1.0))
         self.register_load_state_dict_pre_hook(_files_without_scale)
         self.forget_bias = nn.Parameter(torch.zeros(hidden_size))
         self.reset_bias = nn.Parameter(torch.full((hidden_size,), highway_bias))
 
     def input_tensors(self) -> State:
-        """The matrices of candidate, forget, reset and what passes by, one above the other."""
+        """Return the stacked matrices of candidate, forget, reset and skip connection."""
         zeros = torch.zeros_like(self.forget_bias)
         bias = torch.cat([zeros, self.forget_bias, self.reset_bias, zeros])
         if not self.passes_input:
@@ -92,7 +93,7 @@ class SRUCell(CoupledCell):
         return torch.cat([self.input_weight, passing]), bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """The light recurrence."""
+        """Make one step of the elementwise recurrence."""
         memory = state[1]
         candidate, forget, reset, passing = projected.chunk(4, dim=-1)
         f = torch.sigmoid(forget + self.forget_weight * memory)
@@ -100,8 +101,8 @@ class SRUCell(CoupledCell):
         memory = f * memory + (1 - f) * candidate
         return r * memory + (1 - r) * passing, memory
 
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Scan with the fused kernels: on a GPU the recurrence alone, the product before it."""
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
+        """Scan with the fused kernels: on a GPU the recurrence only, after the product."""
         weights = self.forget_weight, self.reset_weight
         if not on_gpu(x, *state, *weights):
             return super().scan(x, state, lengths)
@@ -111,20 +112,16 @@ class SRUCell(CoupledCell):
         sequences = torch.arange(len(lengths), device=lengths.device)
         return outputs, (outputs[lengths - 1, sequences], memory)
 
-    def elementwise(self) -> Step:
-        """The kernel of the light recurrence."""
-        return steps.LightRecurrence()
-
     def operator(self) -> Operator:
-        """No product at all."""
+        """Return the operator without a product."""
         return operators.Nothing()
 
-    def linear_tensors(self, constants: State) -> State:
-        """None."""
+    def constants(self) -> State:
+        """Return nothing."""
         return ()
 
     def elementwise_tensors(self, constants: State) -> State:
-        """The recurrent weights of both gates."""
+        """Return the recurrent weights of both gates."""
         return self.forget_weight, self.reset_weight
 
 
@@ -136,6 +133,4 @@ def _files_without_scale(
 
 @models.register("sru")
 class SRU(Recurrent):
-    """Stacked layers of `SRUCell`, which has the equation and the options."""
-
     cell_class = SRUCell

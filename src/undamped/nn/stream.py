@@ -1,4 +1,4 @@
-"""A network fed one sample at a time, as it was at the moment the stream began."""
+"""A snapshot of a network that processes one sample at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from undamped.kernels.shared.sample import fitting
-from undamped.nn.bases.cell import State
+from undamped.nn.bases.cell import State, States
 from undamped.nn.sequence_tensors import join_features
 
 if TYPE_CHECKING:
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """A snapshot of a network, its constants computed once, and a state that moves on.
+    """A snapshot of a network with its constants, and a state.
 
-    What happens to the network afterwards does not reach the stream. Gradients do not flow
-    through it.
+    Later changes of the network do not affect the stream. It has no gradients.
 
     Args:
         network: The network, with one direction; copied.
@@ -28,7 +27,7 @@ class Stream:
     """
 
     @torch.no_grad()
-    def __init__(self, network: Recurrent, states: list[State]) -> None:
+    def __init__(self, network: Recurrent, states: States) -> None:
         frozen = copy.deepcopy(network).eval()
         cells = [frozen.cell(layer) for layer in range(frozen.num_layers)]
         self._layers = [
@@ -41,15 +40,15 @@ class Stream:
 
     @torch.no_grad()
     def push(self, x: Tensor) -> Tensor:
-        """Take a sample (batch, input), or (input,) of a single stream; return its output."""
+        """Process a sample (batch, input), or (input,) of a single stream; return its output."""
         if type(x) is not Tensor or x.dtype is not self._like.dtype:
             x = fitting(x, self._shape, self._like.dtype)
         single = x.dim() == 1
         sample = x.unsqueeze(0) if single else x
         if sample.shape != self._shape:
-            fitting(x, self._shape, self._like.dtype)  # which says what is wrong
+            fitting(x, self._shape, self._like.dtype)  # raises the error
         kind = self._like.device.type
-        if torch.is_autocast_enabled(kind):  # what is carried a long way is not rounded
+        if torch.is_autocast_enabled(kind):  # the state of a long stream is not rounded
             with torch.autocast(kind, enabled=False):
                 output = self._advance(sample)
         else:
@@ -65,7 +64,7 @@ class Stream:
             states.append(cell.advance(project(source), state, constants))
             outputs.append(cell.output(states[-1]))
         self._states = states
-        return outputs[-1].clone()  # which may be the state itself
+        return outputs[-1].clone()  # since it may be the state itself
 
     @property
     def state(self) -> Tensor | State:

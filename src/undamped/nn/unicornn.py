@@ -1,48 +1,48 @@
-"""UnICORNN (Rusch and Mishra, 2021): undamped, independent, controlled oscillators."""
+"""UnICORNN (Rusch and Mishra, 2021): undamped independent oscillators, and deep residual stacks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped._base.errors import OptionError
-from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
+from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, Range
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels import oscillator_scan
-from undamped.nn.bases.cell import Cell, State
+from undamped.nn.bases.cell import Cell, ScanResult, State
 from undamped.nn.oscillators import OscillatorNetwork
 
 
 class UnICORNNCell(Cell):
-    """UnICORNN: independent undamped oscillators, stepped so that phase volume is kept.
+    """UnICORNN: independent undamped oscillators, with steps that preserve phase-space volume.
 
     Equation:
         z' = z − Δt σ̂(c) ⊙ [tanh(w ⊙ y + V u + b) + α y]
         y' = y + Δt σ̂(c) ⊙ z'
 
     Symbols:
-        y position (the output), z velocity, u input of the layer, w recurrent weight per
-        neuron, V input matrix, b bias, Δt largest step, c learned so that the effective step
-        Δt σ̂(c) differs from neuron to neuron, α restoring force.
+        y position (the output), z velocity, u input of the layer, w recurrent weight per neuron, V
+        input matrix, b bias, Δt largest step, c trained so that every neuron has its own effective
+        step Δt σ̂(c), α restoring force.
 
     Promise:
-        A symplectic Euler step of a Hamiltonian system: volume in phase space is kept and every
-        step can be undone exactly. After n effective steps s from zero |z| ≤ n s/√(1 − αs²/4)
-        and |y| ≤ |z|'s bound/√α, if αs² < 4 (the paper's √(2(1 + 2βt)) holds for short times
-        only), and the gradient of long-term dependencies does not decay with their distance.
+        A step is a symplectic Euler step of a Hamiltonian system: it preserves volume in phase
+        space and has an exact inverse. After n effective steps s from zero |z| ≤ n s/√(1 − αs²/4),
+        and |y| is at most this bound/√α, if αs² < 4 (the bound √(2(1 + 2βt)) of the paper holds for
+        short times only). Gradients of long-term dependencies do not decay with their distance.
 
     Args:
         hidden_size: Number of oscillators.
-        dt: Largest time step Δt, one number or one for each layer. The paper's values lie
-            between 2.8e-5 and 0.34; longer sequences want smaller ones.
+        dt: Largest time step Δt, one number or one for each layer. The paper uses values between
+            2.8e-5 and 0.34, smaller ones for longer sequences.
         alpha: Restoring force α.
-        train_step: Whether c is trained; if not, every effective step stays where it was drawn.
+        train_step: Whether c is trained; if not, every effective step keeps its initial value.
 
     Example:
         >>> net = undamped.nn.UnICORNN(6, 32, num_layers=2, dt=0.1, alpha=1.0)
@@ -87,7 +87,7 @@ class UnICORNNCell(Cell):
 
     @classmethod
     def layer_options(cls, options: Mapping[str, Any], layer: int, layers: int) -> dict[str, Any]:
-        """Give each layer its own Δt where a list was given."""
+        """Return the options of a layer, with its own Δt if there is a list of them."""
         changed = dict(options)
         dt = changed.get("dt")
         if isinstance(dt, Sequence):
@@ -100,36 +100,36 @@ class UnICORNNCell(Cell):
         return changed
 
     def effective_step(self) -> Tensor:
-        """Δt σ̂(c), one number per neuron."""
+        """Return Δt σ̂(c), one number per neuron."""
         return self.dt * torch.sigmoid(self.step_logit)
 
     def constants(self) -> State:
-        """The effective step."""
+        """Return the effective step."""
         return (self.effective_step(),)
 
     def project(self, x: Tensor) -> Tensor:
-        """V u + b."""
+        """Return V u + b."""
         return F.linear(x, self.input_weight, self.bias)
 
     def force(self, projected: Tensor, position: Tensor) -> Tensor:
-        """tanh(w ⊙ y + V u + b) + α y, the bracket of the equation."""
+        """Return tanh(w ⊙ y + V u + b) + α y, the bracket of the equation."""
         return torch.tanh(self.weight * position + projected) + self.alpha * position
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Kick the velocity with the old position, then move the position with the new velocity."""
+        """Update the velocity from the old position, then the position from the new velocity."""
         position, velocity = state
         (step,) = constants
         velocity = velocity - step * self.force(projected, position)
         return position + step * velocity, velocity
 
     def inverse(self, projected: Tensor, state: State, constants: State) -> State:
-        """Undo `advance`: equation 7 of the paper."""
+        """Return the state before `advance`, by equation 7 of the paper."""
         position, velocity = state
         (step,) = constants
         position = position - step * velocity
         return position, velocity + step * self.force(projected, position)
 
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
         """Scan in one compiled loop."""
         position, velocity = state
         return oscillator_scan(
@@ -144,22 +144,80 @@ class UnICORNNCell(Cell):
     def state_bound(self, steps: int) -> tuple[float, float]:
         """Return bounds on |y| and |z| after `steps` steps from a zero state, for any input.
 
-        The energy α y² + z² − α s y z is kept by the linear part of a step, and tanh raises its
-        root by at most s. The paper's bound (C.1) holds for short times only.
+        The linear part of a step preserves the energy α y² + z² − α s y z, and tanh increases its
+        root by at most s. The bound of the paper (C.1) holds for short times only.
         """
         s = float(self.effective_step().detach().max())
         margin = 1 - self.alpha * s**2 / 4
-        if margin <= 0:  # the step is too long for the oscillator: nothing bounds it
+        if margin <= 0:  # the step is too long for the oscillator to be bounded
             return math.inf, math.inf
         velocity = steps * s / math.sqrt(margin)
-        # A position is also a sum of steps, which is the better bound while there are few.
+        # A position is also a sum of steps, which is the better bound if there are few.
         summed = s**2 * steps * (steps + 1) / 2 / math.sqrt(margin)
-        swinging = velocity / math.sqrt(self.alpha) if self.alpha else math.inf
-        return min(summed, swinging), velocity
+        by_energy = velocity / math.sqrt(self.alpha) if self.alpha else math.inf
+        return min(summed, by_energy), velocity
+
+
+class ResidualUnICORNNCell(UnICORNNCell):
+    """Residual UnICORNN: each layer also reads the output of an earlier layer.
+
+    Equation:
+        z' = z − Δt σ̂(c) ⊙ [tanh(w ⊙ y + x + b) + α y],  y' = y + Δt σ̂(c) ⊙ z'
+        x = Λ y^(ℓ−S−1) + V y^(ℓ−1) for ℓ > S,  x = V y^(ℓ−1) otherwise
+
+    Symbols:
+        As in unicornn; ℓ counts layers from 1, y⁰ is the input of the network, S skipped layers, Λ
+        the trained matrix of the skip connection.
+
+    Promise:
+        As unicornn in time. In depth the gradient scales like Δt^(2ν + 2L − 2νS − 1), not
+        Δt^(2L − 1), so that many layers can be stacked.
+
+    Args:
+        input_size: Number of features of the input at each step; of all sources together.
+        skip: Number S of skipped layers.
+
+    Example:
+        >>> net = undamped.nn.ResidualUnICORNN(6, 32, num_layers=6, skip=2)
+        >>> output, state = net(torch.randn(1000, 4, 6))
+
+    Reference:
+        T. K. Rusch, S. Mishra. UnICORNN: a recurrent model for learning very long time
+        dependencies. ICML, 2021. Appendix C.5.
+    """
+
+    independent_units = False  # a layer reads two earlier ones, a block only one
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        dt: PositiveFloat | Sequence[PositiveFloat] = 0.1,
+        alpha: NonNegativeFloat = 1.0,
+        train_step: bool = True,
+        skip: Annotated[int, Range(low=2)] = 2,
+    ) -> None:
+        super().__init__(input_size, hidden_size, dt=dt, alpha=alpha, train_step=train_step)
+        self.skip = skip
+
+    @classmethod
+    def sources(cls, layer: int, options: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the layer below, and the one S layers before it if there is one."""
+        skip = options.get("skip", 2)
+        return (layer - 1, layer - skip - 1) if layer > skip else (layer - 1,)
+
+    def _draw_sources(self, sizes: tuple[int, ...]) -> None:
+        """Draw V and Λ separately, as a sum of two maps and not as one wider map."""
+        for block in self.input_weight.detach().split(sizes, dim=1):
+            nn.init.kaiming_uniform_(block, a=8)
 
 
 @models.register("unicornn")
 class UnICORNN(OscillatorNetwork):
-    """Stacked layers of `UnICORNNCell`, which has the equation and the options."""
-
     cell_class = UnICORNNCell
+
+
+@models.register("residual-unicornn")
+class ResidualUnICORNN(OscillatorNetwork):
+    cell_class = ResidualUnICORNNCell

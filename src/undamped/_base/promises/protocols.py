@@ -137,10 +137,10 @@ class HasFlowJacobian(HasSteps, Protocol):
 
 @runtime_checkable
 class HasMomentum(HasSteps, Protocol):
-    """A cell that drives its state by a momentum of the inputs."""
+    """A cell whose inputs enter through a velocity."""
 
     weight_hh: Tensor
-    drive: Any
+    input_filter: Any
 
 
 @runtime_checkable

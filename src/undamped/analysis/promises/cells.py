@@ -182,10 +182,10 @@ def measure_slower_vanishing(cell: HasMomentum, generator: torch.Generator) -> O
     velocity = torch.zeros_like(h)
     without = with_momentum = torch.eye(cell.hidden_size, dtype=torch.float64)
     for push in pushes:
-        plain = torch.tanh(matrix @ plain + cell.drive.step * push)
+        plain = torch.tanh(matrix @ plain + cell.input_filter.step * push)
         without = (1 - plain**2).unsqueeze(1) * matrix @ without
-        slope = torch.diag(cell.drive.momentum / (1 - h**2))
-        velocity = cell.drive.momentum * velocity + cell.drive.step * push
+        slope = torch.diag(cell.input_filter.momentum / (1 - h**2))
+        velocity = cell.input_filter.momentum * velocity + cell.input_filter.step * push
         h = torch.tanh(matrix @ h + velocity)
         with_momentum = (1 - h**2).unsqueeze(1) * (matrix + slope) @ with_momentum
     norms = [torch.linalg.matrix_norm(p, 2).item() for p in (without, with_momentum)]

@@ -13,8 +13,7 @@ from undamped._base.checked import checked
 from undamped._base.errors import ShapeError
 from undamped._base.options import Default, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.models.continuous.base import ContinuousModel
-from undamped.models.continuous.options import DepthOptions, flow_of
+from undamped.models.continuous.base import ContinuousModel, DepthOptions, flow_of
 from undamped.models.continuous.second_order import (
     GENERAL_HEAVY_BALL,
     HEAVY_BALL,
@@ -77,13 +76,14 @@ class ImageModel(ContinuousModel):
                 f"colour{'s' * (colours > 1)}. Set input_size and colours that fit, such as 784 "
                 "and 1 or 3072 and 3, or choose a model of vectors such as 'node'."
             )
-        self.image_shape = (colours, side, side)
-        self.input_size = input_size
-        self.channels = channels
-        self.start = nn.Sequential(nn.Unflatten(1, self.image_shape), make_start())
-        self.flow = flow_of(field, options, ImageSolveOptions)
-        self.keep(options, **({} if isinstance(field, ConvolutionalField) else NO_PARAMETERS))
-        self.head = nn.Linear(channels * side * side, output_size)
+        self.image_shape, self.channels = (colours, side, side), channels
+        self._assemble(
+            nn.Sequential(nn.Unflatten(1, self.image_shape), make_start()),
+            flow_of(field, options, ImageSolveOptions),
+            (input_size, channels * side * side, output_size),
+            options,
+            {} if isinstance(field, ConvolutionalField) else NO_PARAMETERS,
+        )
 
     def fitting(self, x: Tensor) -> Tensor:
         """Return images in the type of the model; raise an error if their shape is wrong."""

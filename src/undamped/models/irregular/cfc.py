@@ -28,8 +28,6 @@ class CfC(JumpNetwork):
         None. It is not a flow: a step of duration zero changes the state too.
 
     Args:
-        input_size: Features of a sample.
-        hidden_size: Number of hidden units.
         backbone_size: Width of the backbone.
         samples: See `SampleOptions`.
 

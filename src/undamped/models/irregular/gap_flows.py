@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,11 @@ from torch import Tensor, nn
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.ode import solve
+from undamped.ode.fields.concat_squash import ConcatSquashField
+from undamped.ode.fields.gru_field import GRUField
+from undamped.ode.fields.heavy_ball import HeavyBallField
+from undamped.ode.fields.perceptron import BottleneckField, PerceptronField
+from undamped.ode.fields.rotating import RotatingField
 from undamped.ode.methods.combine import Terms
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.explicit.tableau import Tableau
@@ -193,3 +199,37 @@ class Modes(GapFlow):
 def _spread(size: int) -> Tensor:
     """Return evenly spaced logarithms of rates, from the slowest to the fastest."""
     return torch.linspace(math.log(SLOWEST), math.log(FASTEST), size)
+
+
+FieldName = Literal["perceptron", "rotating", "gru", "heavy-ball", "bottleneck", "concat-squash"]
+
+_FIELDS: dict[str, Callable[[int, int, int], nn.Module]] = {
+    "perceptron": lambda size, width, layers: PerceptronField(
+        size, width, hidden_layers=layers, time=False
+    ),
+    "rotating": lambda size, width, layers: RotatingField(size, width, hidden_layers=layers),
+    "gru": lambda size, width, layers: GRUField(size),
+    "heavy-ball": lambda size, width, layers: HeavyBallField(
+        PerceptronField(size // 2, width, hidden_layers=layers, time=False)
+    ),
+    "bottleneck": lambda size, width, layers: BottleneckField(size, max(1, size // 2), width),
+    "concat-squash": lambda size, width, layers: ConcatSquashField(
+        size, width, hidden_layers=layers
+    ),
+}
+
+
+def field_named(name: str, size: int, width: int, layers: int) -> nn.Module:
+    """Build a field by its name.
+
+    Args:
+        name: One of `FieldName`.
+        size: Features of the state.
+        width: Width of its hidden layers, if it has any.
+        layers: Number of its hidden layers.
+    """
+    if name == "heavy-ball" and size % 2:
+        raise OptionError(
+            f"hidden_size must be even with field=heavy-ball (positions, momenta), got {size}."
+        )
+    return _FIELDS[name](size, width, layers)

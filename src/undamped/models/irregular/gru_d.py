@@ -31,8 +31,6 @@ class GRUD(TimestampedNetwork):
         None. Decays are learned, and two short gaps decay more than one long gap.
 
     Args:
-        input_size: Features of a sample.
-        hidden_size: Number of hidden units.
         samples: See `SampleOptions`.
 
     Example:

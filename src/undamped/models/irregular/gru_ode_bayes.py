@@ -16,8 +16,7 @@ from undamped._base.registry import models
 from undamped.models.irregular.gap_flows import STABLE_STEP, SolvedFlow
 from undamped.models.irregular.model import TimestampedModel
 from undamped.models.irregular.network import JumpNetwork, Parts
-from undamped.models.latent.normal import log_normal
-from undamped.models.latent.points import Points, observed_points, target_points
+from undamped.models.latent.points import Points, log_normal, observed_points, target_points
 from undamped.models.task_model import LossOutput, TaskLoss
 from undamped.nn.gru import GRUCell
 from undamped.ode.fields.gru_field import GRUField

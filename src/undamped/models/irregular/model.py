@@ -22,6 +22,7 @@ from undamped.models.task_model import (
     needed_target_times,
     refuse_unfit,
 )
+from undamped.nn.sequence_tensors import padding_mask
 
 Readout = Literal["last", "every", "mean"]
 FORESIGHT = 1.0
@@ -212,6 +213,5 @@ class TimestampedModel(StreamingModel):
 def _mean(outputs: Tensor, lengths: Tensor | None) -> Tensor:
     if lengths is None:
         return outputs.mean(0)
-    steps = torch.arange(len(outputs), device=outputs.device).unsqueeze(1)
-    masked = outputs.masked_fill((steps >= lengths).unsqueeze(-1), 0)
-    return masked.sum(0) / lengths.to(outputs.dtype).unsqueeze(-1)
+    total = outputs.masked_fill(padding_mask(outputs, lengths), 0).sum(0)
+    return total / lengths.to(outputs.dtype).unsqueeze(-1)

@@ -35,8 +35,6 @@ class NeuralCDE(TimestampedNetwork):
         None. It is causal: at every sample the state depends only on the samples so far.
 
     Args:
-        input_size: Features of a sample.
-        hidden_size: Number of hidden units.
         control: Linear or cubic interpolation.
         field_size: Width of the field's hidden layer.
         steps: Steps of rk4 between two samples. Gradients are exact for the steps; those of the

@@ -27,10 +27,16 @@ from undamped._base.options import (
     Units,
 )
 from undamped._base.promises import Kind, Promise
-from undamped.models.latent.encoder import BackwardEncoder
-from undamped.models.latent.normal import Emission, Normal, standard
-from undamped.models.latent.path import LatentFlow
-from undamped.models.latent.points import Points, observed_points, target_points, without
+from undamped.models.latent.path import BackwardEncoder, LatentFlow
+from undamped.models.latent.points import (
+    Emission,
+    Normal,
+    Points,
+    observed_points,
+    standard,
+    target_points,
+    without,
+)
 from undamped.models.task_model import LossOutput, TaskLoss, TaskModel, needed_target_times
 from undamped.models.timestamped import timestamps_of
 

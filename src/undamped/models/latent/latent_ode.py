@@ -14,19 +14,23 @@ from undamped._base.options import (
     NonNegativeFloat,
     PositiveInt,
     Units,
+    select,
 )
 from undamped._base.registry import models
-from undamped.models.latent.encoder import BackwardEncoder, long_memory_options
 from undamped.models.latent.latent_model import (
     BoundOptions,
     LatentFlowModel,
     LatentOptions,
     PathOptions,
 )
-from undamped.models.latent.normal import Normal
-from undamped.models.latent.path import UNITS, LatentFlow, integral
-from undamped.models.latent.points import Points
-from undamped.models.options import select
+from undamped.models.latent.path import (
+    UNITS,
+    BackwardEncoder,
+    LatentFlow,
+    integral,
+    long_memory_options,
+)
+from undamped.models.latent.points import Normal, Points
 from undamped.ode.fields.perceptron import PerceptronField
 from undamped.ode.fields.rotating import RotatingField
 

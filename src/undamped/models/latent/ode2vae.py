@@ -15,15 +15,19 @@ from undamped._base.options import (
     NonNegativeFloat,
     PositiveInt,
     Units,
+    select,
 )
 from undamped._base.registry import models
 from undamped.models.irregular.gap_rnn import ModesRNN
-from undamped.models.latent.encoder import BackwardEncoder, long_memory_options
 from undamped.models.latent.latent_model import LatentFlowModel, LatentOptions, PathOptions
-from undamped.models.latent.normal import Normal, standard
-from undamped.models.latent.path import UNITS, LatentFlow, integral
-from undamped.models.latent.points import Points
-from undamped.models.options import select
+from undamped.models.latent.path import (
+    UNITS,
+    BackwardEncoder,
+    LatentFlow,
+    integral,
+    long_memory_options,
+)
+from undamped.models.latent.points import Normal, Points, standard
 from undamped.models.task_model import LossOutput, TaskLoss
 from undamped.ode.fields.bayesian_acceleration import BayesianAcceleration
 

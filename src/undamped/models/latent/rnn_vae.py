@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
+from undamped._base.options import select
 from undamped._base.registry import models
 from undamped.models.irregular.gap_rnn import GapOptions, GapRNN
 from undamped.models.irregular.network import Parts
-from undamped.models.latent.encoder import BackwardEncoder, long_memory_options
 from undamped.models.latent.latent_model import BoundOptions, LatentModel, LatentOptions
-from undamped.models.options import select
+from undamped.models.latent.path import BackwardEncoder, long_memory_options
 from undamped.models.timestamped import gap_feature, refuse_before
 
 

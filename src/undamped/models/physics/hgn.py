@@ -12,8 +12,7 @@ from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import Default, NonNegativeFloat, PositiveInt, Units
 from undamped._base.registry import models
-from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME
-from undamped.models.physics.options import LayerOptions, StepOptions
+from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, LayerOptions, StepOptions
 from undamped.models.physics.srnn import SRNN
 from undamped.models.task_model import TaskModel
 
@@ -182,28 +181,7 @@ class HGN(TaskModel):
             segments=(5,),
         )
 
-    # Promises are measured on the latent motion.
-
-    def example_states(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return random latent states, and no inputs."""
-        return self.motion.example_states(count, generator)
-
-    def derivative(self, states: Tensor, u: Tensor | None = None) -> Tensor:
-        """Return the rates of latent states."""
-        return self.motion.derivative(states, u)
-
-    def energy(self, states: Tensor) -> Tensor:
-        """Return the learned energy of latent states."""
-        return self.motion.energy(states)
-
-    def supplied(self, states: Tensor, u: Tensor | None) -> Tensor:
-        """Return zero: there are no inputs."""
-        return self.motion.supplied(states, u)
-
-    def phase_states(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return random latent states."""
-        return self.motion.phase_states(count, generator)
-
-    def phase_step(self, states: Tensor) -> Tensor:
-        """Take one step of the latent motion."""
-        return self.motion.phase_step(states)
+    @property
+    def promising(self) -> SRNN:
+        """The latent motion, to which the promises apply."""
+        return self.motion

@@ -11,18 +11,20 @@ from torch import Tensor
 from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.registry import models
-from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, MotionModel
-from undamped.models.physics.fields.coordinates import Coordinates, PositionFeatures
-from undamped.models.physics.fields.hamiltonian import HamiltonianField
-from undamped.models.physics.fields.ports import Ports
-from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
-from undamped.models.physics.options import (
+from undamped.models.physics.base import (
+    ENERGY,
+    SYMPLECTIC,
+    VOLUME,
+    MotionModel,
     MotionSolveOptions,
     PerceptronOptions,
     Width,
     perceptron_arguments,
 )
-from undamped.ode.flows.solve_options import solver_arguments
+from undamped.models.physics.fields.coordinates import Coordinates, PositionFeatures
+from undamped.models.physics.fields.hamiltonian import HamiltonianField
+from undamped.models.physics.fields.ports import Ports
+from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
 
 
 class PerceptronHamiltonian(HamiltonianField):
@@ -91,10 +93,9 @@ class HNN(MotionModel):
     Promise:
         The field conserves its own energy H and the volume of phase space, for any weights. Steps
         are symplectic with method=implicit-midpoint; with leapfrog they are not, since H need not
-        be of the form T(p) + V(q). The true energy is conserved as well as H was learned.
+        be of the form T(p) + V(q). The true energy is conserved as accurately as H was learned.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         options: See `PerceptronOptions` and `SolveOptions`.
 
     Example:
@@ -117,6 +118,4 @@ class HNN(MotionModel):
         super().__init__()
         coordinates = Coordinates.of(shape, "HNN")
         arguments = perceptron_arguments(coordinates, options)
-        field = PerceptronHamiltonian(coordinates.dof, **arguments)
-        solver = solver_arguments(options, MotionSolveOptions)
-        self._build(coordinates.space, field, solver, coordinates)
+        self._build(PerceptronHamiltonian(coordinates.dof, **arguments), coordinates, options)

@@ -9,17 +9,17 @@ from torch import Tensor, nn
 from undamped._base.contract import Batch, StateSpace, TaskShape
 from undamped._base.errors import OptionError
 from undamped._base.options import Default
-from undamped.models.physics.base import MotionModel
-from undamped.models.physics.fields.coordinates import Coordinates, PositionFeatures, space_of
-from undamped.models.physics.fields.ports import ConstantInput, Ports
-from undamped.models.physics.fields.positive_matrix import LearnedInput, PositiveMatrix
-from undamped.models.physics.options import (
+from undamped.models.physics.base import (
     Embedded,
+    MotionModel,
     MotionSolveOptions,
     PerceptronOptions,
     Softplus,
     perceptron_arguments,
 )
+from undamped.models.physics.fields.coordinates import Coordinates, PositionFeatures, space_of
+from undamped.models.physics.fields.ports import ConstantInput, Ports
+from undamped.models.physics.fields.smooth_perceptron import LearnedInput, PositiveMatrix
 from undamped.models.physics.state_model import shape_of
 
 Actuation = Literal["auto", "given", "learned"]
@@ -50,7 +50,6 @@ class LagrangianModel(MotionModel):
     """A model whose field is a `LagrangianField` with a mass matrix, in positions and velocities.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a velocity each.
     """
 
     @classmethod

@@ -14,10 +14,15 @@ from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.models.physics.base import ENERGY, VOLUME, MotionModel
+from undamped.models.physics.base import (
+    ENERGY,
+    VOLUME,
+    MotionModel,
+    PerceptronOptions,
+    perceptron_arguments,
+)
 from undamped.models.physics.fields.coordinates import Coordinates
 from undamped.models.physics.hnn import PerceptronHamiltonian
-from undamped.models.physics.options import PerceptronOptions, perceptron_arguments
 from undamped.ode.methods.symplectic import TaoOfCopies
 from undamped.ode.settings import Gradient
 from undamped.ode.solve import OnFailure
@@ -41,7 +46,6 @@ class NSSNN(MotionModel):
         fitted to the data: training adds the loss of the second to that of the first.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         omega: ω.
         step_size: Size of all steps; readings that lie further apart are reached in several steps.
         gradient: How gradients are computed.
@@ -77,11 +81,9 @@ class NSSNN(MotionModel):
         super().__init__()
         coordinates = Coordinates.of(shape, "NSSNN")
         arguments = perceptron_arguments(coordinates, options)
-        field = PerceptronHamiltonian(coordinates.dof, **arguments)
         _refuse_full_turns(omega, step_size)
-        tao = TaoOfCopies(omega)
-        solver = {"method": tao, "step_size": step_size, "gradient": gradient}
-        self._build(coordinates.space, field, solver, coordinates)
+        solver = {"method": TaoOfCopies(omega), "step_size": step_size, "gradient": gradient}
+        self._build(PerceptronHamiltonian(coordinates.dof, **arguments), coordinates, solver)
         self.promises = (ENERGY, VOLUME, DOUBLED)
         self._second: Tensor | None = None
 

@@ -11,14 +11,12 @@ from torch import Tensor, nn
 from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.errors import OptionError
+from undamped._base.options import select
 from undamped._base.registry import models
-from undamped.models.options import select
-from undamped.models.physics.base import MotionModel
+from undamped.models.physics.base import LayerOptions, MotionModel
 from undamped.models.physics.fields.coordinates import PositionFeatures, space_of
 from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
 from undamped.models.physics.hnn import HNNOptions
-from undamped.models.physics.options import LayerOptions, MotionSolveOptions
-from undamped.ode.flows.solve_options import solver_arguments
 
 
 class PlainField(nn.Module):
@@ -85,7 +83,6 @@ class PlainODE(MotionModel):
         None: the energy drifts at an unknown rate.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         second_order: Whether only velocities are learned, and positions follow from them; for
             states of positions and velocities.
         options: See `PerceptronOptions` and `SolveOptions`.
@@ -126,4 +123,4 @@ class PlainODE(MotionModel):
             angles=space.indices("angle") if options.get("angles") == "embedded" else (),
             **select(options, LayerOptions),
         )
-        self._build(space, field, solver_arguments(options, MotionSolveOptions))
+        self._build(field, space, options)

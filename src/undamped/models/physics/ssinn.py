@@ -1,4 +1,4 @@
-"""SSINN (DiPietro, Xiong and Zhu, 2020): an energy as an equation, found by sparse regression."""
+"""SSINN (DiPietro, Xiong and Zhu, 2020): an energy as an equation, by sparse regression."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from undamped._base.registry import models
-from undamped.models.options import select
-from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, MotionModel
+from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, FourthOrderOptions, MotionModel
 from undamped.models.physics.fields.coordinates import Coordinates
 from undamped.models.physics.fields.hamiltonian import PairField
-from undamped.models.physics.options import FourthOrderOptions, StepOptions
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -187,7 +185,6 @@ class SSINN(MotionModel):
         represented, nor one whose functions are not in the library.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         degree: Largest power of each variable.
         total_degree: Largest sum of powers in a term; no limit by default.
         harmonics: Number of sines and cosines of multiples of each position; by default 1 if there
@@ -231,7 +228,7 @@ class SSINN(MotionModel):
         self.sparsity, self.threshold, self.prune_every = sparsity, threshold, prune_every
         waves = int(bool(coordinates.angles)) if harmonics is None else harmonics
         self.library = LibraryField(coordinates.dof, degree, total_degree, waves)
-        self._build(coordinates.space, self.library, select(solve, StepOptions), coordinates)
+        self._build(self.library, coordinates, solve)
 
     def penalty(self) -> Tensor:
         """Return the weighted sum of absolute coefficients, which training adds to its loss."""
@@ -273,4 +270,4 @@ class SSINN(MotionModel):
 
     def findings(self) -> list[str]:
         """Return the learned equation."""
-        return [f"The equation found: {self.equation()}."]
+        return [f"The learned equation: {self.equation()}."]

@@ -126,7 +126,6 @@ class SympNet(StateModel):
         any, and is proved to represent only separable systems.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         kind: LA or G.
         layers: Blocks of shears: up and down.
         width: Rows of K, for G.

@@ -12,11 +12,9 @@ from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.models.options import select
-from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, MotionModel
+from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, FourthOrderOptions, MotionModel
 from undamped.models.physics.fields.coordinates import Coordinates
 from undamped.models.physics.fields.hamiltonian import PairField
-from undamped.models.physics.options import FourthOrderOptions, StepOptions
 
 
 class TaylorPotential(nn.Module):
@@ -102,7 +100,6 @@ class TaylorNet(MotionModel):
         symplectic. An energy that is not of the form T(p) + V(q) cannot be represented.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         hidden_size: Rows of every A_i and B_i.
         terms: M.
         solve: Method, step_size and gradient: see `StepOptions`.
@@ -135,5 +132,4 @@ class TaylorNet(MotionModel):
     ) -> None:
         super().__init__()
         coordinates = Coordinates.of(shape, "TaylorNet")
-        field = TaylorField(coordinates.dof, hidden_size, terms)
-        self._build(coordinates.space, field, select(solve, StepOptions), coordinates)
+        self._build(TaylorField(coordinates.dof, hidden_size, terms), coordinates, solve)

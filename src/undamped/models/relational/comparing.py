@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped._base.contract import Batch, TaskShape
-from undamped._base.options import Default, PositiveFloat
+from undamped._base.options import Default, PositiveFloat, select
 from undamped._base.promises import Kind, Promise
-from undamped.models.options import select
 from undamped.models.relational.base import RelationalModel, SightOptions
 
 SimilarityKind = Literal["symmetric", "asymmetric", "asymmetric-before"]

@@ -12,11 +12,7 @@ from undamped._base.contract import TaskShape
 from undamped._base.options import Units
 from undamped._base.registry import models
 from undamped.models.relational.base import start, start_gates
-from undamped.models.relational.comparing import (
-    RELATIONS_ONLY,
-    ComparingModel,
-    RelationOptions,
-)
+from undamped.models.relational.comparing import RELATIONS_ONLY, ComparingModel, RelationOptions
 
 
 @models.register("esbn")
@@ -32,11 +28,10 @@ class ESBN(ComparingModel):
         γ and β gain and bias of the confidence; r_1 is zero.
 
     Promise:
-        Predictions depend on images through their similarities alone: other images with the same
-        ones get the same prediction. Not with `sensory`.
+        Predictions depend on images only through their similarities: other images with the same
+        ones have the same prediction. Not with `sensory`.
 
     Args:
-        shape: The shape of the task.
         hidden_size: Units of the LSTM.
         key_size: Units of a key.
         sensory: Whether the LSTM also reads the codes z themselves (cat).
@@ -86,7 +81,7 @@ class ESBN(ComparingModel):
         return torch.softmax(scores.masked_fill(~earlier, -torch.inf), -1).tril(-1)
 
     def relations(self, codes: Tensor) -> Tensor:
-        """Return all that a prediction depends on, (batch, entries)."""
+        """Return all quantities that a prediction depends on, (batch, entries)."""
         row, column = torch.tril_indices(len(codes), len(codes), -1, device=codes.device)
         return self.scores(codes)[:, row, column]
 
