@@ -31,7 +31,7 @@ from undamped._base.options import (
 from undamped.nn.bases.block import Block, BlockKind
 from undamped.nn.bases.cell import Cell, State
 from undamped.nn.bases.updates import Penalised
-from undamped.nn.call_checks import check_state
+from undamped.nn.sequence_tensors import check_state
 from undamped.parametrizations.singular_band import orthogonality_penalty
 
 
@@ -310,7 +310,10 @@ def _documentation(network: type[CellStack]) -> str:
         textwrap.fill(f"{name}: {about}", 92, subsequent_indent="    ")
         for name, about in arguments.items()
     ]
-    texts = sections(network.cell_class) | {"Args": "\n".join(lines)}
+    package = "undamped.nn." if network.__module__.startswith("undamped.nn.") else ""
+    example = f">>> net = {package}{network.__name__}(3, 16)\n"
+    example += ">>> output, state = net(torch.randn(50, 4, 3))"
+    texts = {"Example": example, **sections(network.cell_class), "Args": "\n".join(lines)}
     parts = [texts.pop("")]
     parts += [f"{h}:\n{textwrap.indent(texts[h], '    ')}" for h in HEADINGS if h in texts]
     return "\n\n".join(parts) + "\n"

@@ -398,10 +398,6 @@ class MomentumLSTMCell(MomentumFilter, MomentumLSTMBase):
     Equation:
         v' = μ v + s (W x + b),  (i, f, g, o) = v' + U h + d
         c' = σ̂(f) ⊙ c + σ̂(i) ⊙ tanh(g),  h' = σ̂(o) ⊙ tanh(c')
-
-    Example:
-        >>> net = undamped.nn.MomentumLSTM(3, 16)
-        >>> output, state = net(torch.randn(50, 4, 3))
     """
 
     state_names = _lstm_names("velocity")
@@ -428,10 +424,6 @@ class RMSPropLSTMCell(RMSPropFilter, MomentumLSTMBase):
 
     Equation:
         u = W x + b,  m' = β m + (1 − β) u²,  p = s u/√(m' + δ),  then as momentum-lstm with p
-
-    Example:
-        >>> net = undamped.nn.RMSPropLSTM(3, 16)
-        >>> output, state = net(torch.randn(50, 4, 3))
     """
 
     state_names = _lstm_names("moment")
@@ -443,10 +435,6 @@ class AdamLSTMCell(AdamFilter, MomentumLSTMBase):
     Equation:
         u = W x + b,  v' = μ v + s u,  m' = β m + (1 − β) u²,  p = v'/√(m' + δ)
         then as momentum-lstm with p
-
-    Example:
-        >>> net = undamped.nn.AdamLSTM(3, 16)
-        >>> output, state = net(torch.randn(50, 4, 3))
     """
 
     state_names = _lstm_names("velocity", "moment")

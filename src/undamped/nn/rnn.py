@@ -16,8 +16,8 @@ from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.coupled import Step
-from undamped.nn.bases.activations import activation_kernel, modrelu
 from undamped.nn.bases.cell import ScanResult, State, loop_scan
+from undamped.nn.bases.coupled import activation_kernel, modrelu
 from undamped.nn.torch_like import TorchCell, TorchLike
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 
@@ -104,10 +104,6 @@ class IRNNCell(RNNCell):
     Args:
         scale: The number s on the initial diagonal.
         input_std: Standard deviation of the initial W_xh, which is Gaussian.
-
-    Example:
-        >>> net = undamped.nn.IRNN(3, 16)
-        >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
         Q. V. Le, N. Jaitly, G. E. Hinton. A simple way to initialize recurrent networks of

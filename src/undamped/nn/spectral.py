@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from undamped._base.options import Fraction, NonNegativeFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.nn.bases.activations import Activation
+from undamped.nn.bases.coupled import Activation
 from undamped.nn.bases.updates import Penalised
 from undamped.nn.orthogonal import IsometricCell
 from undamped.nn.recurrent import Recurrent

@@ -145,8 +145,6 @@ class TorchLike(Recurrent):
     """A network that is one of torch's: Elman RNNs, LSTMs and GRUs.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units of each layer.
         options: The other options of a recurrent network and of the cell.
     """
 

@@ -22,9 +22,8 @@ from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.coupled import Operator, Step, operators, steps
 from undamped.kernels.shared.threads import single_threaded_if_small
-from undamped.nn.bases.activations import modrelu
 from undamped.nn.bases.cell import State
-from undamped.nn.bases.coupled import CoupledCell
+from undamped.nn.bases.coupled import CoupledCell, modrelu
 from undamped.nn.bases.updates import UpdateCounter, values_readable
 from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.cayley import Riemannian
@@ -299,10 +298,6 @@ class FullCapacityURNNCell(UpdateCounter, UnitaryCell):
 
     Args:
         project_every: Number of updates after which W is projected to the set, against rounding.
-
-    Example:
-        >>> net = undamped.nn.FullCapacityURNN(3, 16)
-        >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
         S. Wisdom, T. Powers, J. Hershey, J. Le Roux, L. Atlas. Full-capacity unitary recurrent

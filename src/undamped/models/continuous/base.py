@@ -164,11 +164,7 @@ class GradientKeeping(Penalised):
         return "" if self.keep_gradient == "none" else f"keep_gradient='{self.keep_gradient}'"
 
     def penalty(self, loss: Tensor | None = None) -> Tensor:
-        """Return the penalty on the gradients of the last pass, which training adds to its loss.
-
-        Args:
-            loss: The loss of the last prediction.
-        """
+        """Return the penalty on the gradients of the last pass, for the loss of its prediction."""
         self._penalty_used = True
         waypoints = self._waypoints
         if waypoints is None:
@@ -248,12 +244,7 @@ class ContinuousModel(GradientKeeping):
         return self.carry(self.start(x))
 
     def carry(self, state: Tensor, context: Tensor | None = None) -> Tensor:
-        """Return the state at the end of depth from one at its start.
-
-        Args:
-            state: The state at the start.
-            context: Further input of the field, for a model that has one.
-        """
+        """Return the state at the end of depth from one at its start, and further input."""
         return self.flow(state)
 
     def carry_back(self, state: Tensor, context: Tensor | None = None) -> Tensor:

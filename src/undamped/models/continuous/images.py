@@ -57,7 +57,6 @@ class ImageModel(ContinuousModel):
 
     Args:
         input_size: Numbers of an image: colours × rows × columns.
-        output_size: Classes or targets.
     """
 
     def _build(

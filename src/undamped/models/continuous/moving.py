@@ -192,11 +192,7 @@ class _Antisymmetric(MovingModel):
         self._build(widths, field, motion != "constant", options, group, None, matrix_steps)
 
     def volume_rate(self, numbers: int) -> Tensor:
-        """Return d log det/dt of the flow: a skew matrix has no trace.
-
-        Args:
-            numbers: Size of the state.
-        """
+        """Return d log det/dt of the flow for a state of that size: a skew matrix has no trace."""
         return torch.zeros((), dtype=self.head.weight.dtype)
 
     def conserved(self, state: Tensor) -> Tensor:
@@ -211,11 +207,7 @@ class _Antisymmetric(MovingModel):
         return self.field.skew()
 
     def skew_at(self, times: Tensor) -> Tensor:
-        """Return S(t), (times, n, n).
-
-        Args:
-            times: Times, (times,).
-        """
+        """Return S(t), (times, n, n), at times (times,)."""
         if self.shared is None:
             return self.field.skew().expand(len(times), -1, -1)
         skew = AlongPath(self.field, self.shared.path()).parameters_at(times.unsqueeze(1))[0]
@@ -231,11 +223,7 @@ class _Antisymmetric(MovingModel):
         return self.field.rate / self.field.size**0.5
 
     def adjoint_exponents(self, times: Tensor) -> Tensor:
-        """Return ½∫‖S‖ from each time to the end, (times,): how far log‖a‖ may have moved.
-
-        Args:
-            times: Increasing times, (times,).
-        """
+        """Return ½∫‖S‖ from increasing times to the end: the largest change of log‖a‖."""
         if self.shared is None:
             return (
                 0.5
@@ -425,18 +413,10 @@ class ODEtoODE(MovingModel):
         self._build(sizes, field, True, solve, DepthOptions, matrix_method, matrix_steps)
 
     def weights_at(self, times: Tensor) -> Tensor:
-        """Return W(t), (times, n, n).
-
-        Args:
-            times: Times, (times,).
-        """
+        """Return W(t), (times, n, n), at times (times,)."""
         assert self.shared is not None
         return self.shared.path().at(times.unsqueeze(1)).expand(len(times), -1, -1)
 
     def adjoint_exponents(self, times: Tensor) -> Tensor:
-        """Return T − t, (times,): how far log‖a‖ may have moved from there to the end.
-
-        Args:
-            times: Times, (times,).
-        """
+        """Return T − t at times t, (times,): the largest change of log‖a‖ from there to the end."""
         return self.end_of_depth - times

@@ -258,12 +258,7 @@ class DataControlledNODE(ContinuousModel):
         return self.carry(x, x)
 
     def carry(self, state: Tensor, context: Tensor | None = None) -> Tensor:
-        """Return the state at the sample's depth from one at the start.
-
-        Args:
-            state: The state at the start.
-            context: The input, which the field reads.
-        """
+        """Return the state at the sample's depth from one at the start, and the input."""
         return self._ode.solve(state, **self._controlled(context)).final
 
     def carry_back(self, state: Tensor, context: Tensor | None = None) -> Tensor:

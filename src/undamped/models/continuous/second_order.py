@@ -49,11 +49,7 @@ class HeavyBall(ContinuousModel):
         return self._ball.damping
 
     def volume_rate(self, numbers: int) -> Tensor:
-        """Return d log det/dt of the flow: −γ for each position.
-
-        Args:
-            numbers: Size of the state, half of which are positions.
-        """
+        """Return d log det/dt of the flow: −γ for each position, half of the state."""
         return -self.damping * numbers / 2
 
     def derivative(self, t: float, state: Tensor) -> Tensor:

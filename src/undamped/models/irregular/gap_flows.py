@@ -152,11 +152,7 @@ def _combine(y: Tensor, size: Tensor, terms: Terms, slopes: list[Tensor]) -> Ten
 
 
 class Decay(GapFlow):
-    """Every unit decays at its own rate: y exp(−r Δt).
-
-    Args:
-        size: Number of units.
-    """
+    """Each of `size` units decays at its own rate: y exp(−r Δt)."""
 
     def __init__(self, size: PositiveInt) -> None:
         super().__init__()

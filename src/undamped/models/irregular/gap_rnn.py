@@ -132,9 +132,6 @@ class DecayRNN(GapRNN):
     Promise:
         Between samples no norm grows, and two short gaps do exactly what one long gap does.
 
-    Args:
-        options: See `GapOptions`.
-
     Example:
         >>> net = undamped.models.DecayRNN(3, 16)
         >>> output, state = net(torch.randn(20, 4, 3), torch.rand(20, 4).cumsum(0))
@@ -169,10 +166,8 @@ class ModesRNN(GapRNN):
         short gaps do exactly what one long gap does.
 
     Args:
-        input_size: Features of a sample.
         hidden_size: Number of hidden units; even.
         damped: Whether modes also decay, at learned rates.
-        options: See `GapOptions`.
 
     Example:
         >>> net = undamped.models.ModesRNN(3, 16)
@@ -222,7 +217,6 @@ class ODERNN(GapRNN):
         method: Solver of the field.
         steps: Steps per gap; gaps of more than 100,000 usual ones are refused.
         tolerance: Tolerance of the solver for every sequence, instead of a number of steps.
-        options: See `GapOptions`.
 
     Example:
         >>> net = undamped.models.ODERNN(3, 16, cell="lstm")

@@ -18,7 +18,7 @@ from undamped.models.irregular.model import TimestampedModel
 from undamped.models.irregular.network import JumpNetwork, Parts
 from undamped.models.latent.points import Points, log_normal, observed_points, target_points
 from undamped.models.task_model import LossOutput, TaskLoss
-from undamped.nn.gru import GRUCell
+from undamped.nn.lstm import GRUCell
 from undamped.ode.fields.gru_field import GRUField
 
 
@@ -26,13 +26,9 @@ class BayesNetwork(JumpNetwork):
     """A GRU as a field between samples, and a jump that reads the forecast error.
 
     Args:
-        input_size: Features of a sample.
-        hidden_size: Number of hidden units.
         forecast_size: Hidden width of the forecast.
         jump_size: Features of each channel for the jump, from measurement and forecast.
         steps: Steps of rk4 per gap.
-        missing: Whether features may be missing.
-        gap: The usual time between two samples.
     """
 
     longest_gap = 0.1 * LONGEST_GAP

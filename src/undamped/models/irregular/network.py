@@ -22,8 +22,7 @@ from undamped._base.errors import ShapeError
 from undamped._base.options import Default, PositiveFloat, PositiveInt
 from undamped._base.promises import Promise
 from undamped.models.timestamped import last_before, refuse_before, time_gaps
-from undamped.nn.call_checks import in_full_precision
-from undamped.nn.sequence_tensors import padding_mask
+from undamped.nn.sequence_tensors import in_full_precision, padding_mask
 
 Parts = tuple[Tensor, ...]
 

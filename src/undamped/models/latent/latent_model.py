@@ -165,6 +165,26 @@ class LatentModel(TaskModel):
                 nn.Linear(inputs, HEAD), nn.Tanh(), nn.Linear(HEAD, shape.output_size)
             )
 
+    def _encoder(
+        self, network_class: Any, hidden_size: Any, width: int, *, further: int = 0, **options: Any
+    ) -> BackwardEncoder:
+        """Build the encoder, with initial values of a GRU for long memory and few inputs.
+
+        Args:
+            network_class: The class of its network.
+            hidden_size: Units of the network.
+            width: Width of the layer before mean and standard deviation.
+            further: Number of inputs of the cell besides the features and their mask.
+            options: Further options of the network.
+        """
+        missing = "observed" in self.shape.needs
+        inputs = further + self.input_size * (2 if missing else 1)
+        options |= {"cell_options": {"input_std": 1 / math.sqrt(inputs), "update_bias": 2.5}}
+        network = network_class(
+            self.input_size, hidden_size, missing=missing, gap=self.gap, **options
+        )
+        return BackwardEncoder(network, self.latent_size, width)
+
     # Parts that a model defines
 
     def posterior(self, batch: Batch) -> Normal:
@@ -173,11 +193,9 @@ class LatentModel(TaskModel):
 
     @abstractmethod
     def decode(self, z: Tensor, times: Tensor) -> Tensor:
-        """Return latent states (draws, times, batch, latent) from starts (draws, batch, latent).
+        """Return latent states (draws, times, batch, latent) at times (times, batch), in any order.
 
-        Args:
-            z: The drawn states at time 0.
-            times: (times, batch) in any order, from 0 on.
+        The argument z are drawn states at time 0, (draws, batch, latent).
         """
 
     def of_times(
@@ -225,8 +243,8 @@ class LatentModel(TaskModel):
             last = times[-1]
             if batch.lengths is not None:
                 last = times.gather(0, batch.lengths.unsqueeze(0) - 1).squeeze(0)
-            ahead = torch.arange(1, self.shape.horizon + 1, device=last.device)
-            return last + self.gap * ahead.unsqueeze(1)
+            steps_ahead = torch.arange(1, self.shape.horizon + 1, device=last.device)
+            return last + self.gap * steps_ahead.unsqueeze(1)
         return needed_target_times(batch).double()
 
     # Training

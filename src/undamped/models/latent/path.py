@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -65,15 +64,6 @@ class BackwardEncoder(nn.Module):
         return self.network.output(self.network.flow(final[:-1], back))
 
 
-def long_memory_options(width: int) -> dict[str, Any]:
-    """Return initial values of a GRU with long memory and few inputs, as cell options.
-
-    Args:
-        width: Number of inputs.
-    """
-    return {"input_std": 1 / math.sqrt(width), "update_bias": 2.5}
-
-
 class LatentFlow(nn.Module):
     """An autonomous flow from time 0 on, solved once on a grid that does not depend on the data.
 
@@ -94,12 +84,7 @@ class LatentFlow(nn.Module):
         self.step = SolvedFlow(field, method=method)
 
     def forward(self, z: Tensor, times: Tensor) -> Tensor:
-        """Return states (draws, times, batch, size) of starts (draws, batch, size).
-
-        Args:
-            z: The states at time 0.
-            times: (times, batch) from 0 on, in any order.
-        """
+        """Return states (draws, times, batch, size) at times (times, batch) from 0 on."""
         refuse_before(times, 0.0)
         position = times * (self.steps / self.span)
         path, slopes = self.path_until(z, position)

@@ -144,11 +144,6 @@ class Emission(nn.Module):
         return self.decoder(z)
 
     def log_likelihood(self, z: Tensor, points: Points) -> Tensor:
-        """Return the log-likelihood of all measured values of each sequence, (draws, batch).
-
-        Args:
-            z: (draws, points, batch, latent) the states at the times of the points.
-            points: The measurements.
-        """
+        """Return the log-likelihood (draws, batch) of points, given states at their times."""
         each = log_normal(points.values, self(z), self.log_noise)
         return torch.where(points.mask, each, 0.0).sum((1, 3))

@@ -68,12 +68,7 @@ class PerceptronOptions(LayerOptions, total=False):
 
 
 def perceptron_arguments(coordinates: Coordinates, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return layers and embedded angles, as keyword arguments of a field.
-
-    Args:
-        coordinates: Which positions are angles.
-        options: All options of a model, those of `PerceptronOptions` among them.
-    """
+    """Return layers and embedded angles, as keyword arguments of a field, from all options."""
     angles = coordinates.angles if options["angles"] == "embedded" else ()
     return {**select(options, LayerOptions), "angles": angles}
 
@@ -113,8 +108,6 @@ class MotionModel(StateModel):
 
     Subclasses build a field and pass it to `_build`.
 
-    Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
     """
 
     flow: NeuralODE

@@ -52,11 +52,9 @@ class MassLagrangian(LagrangianField):
         M(q) q̈ + Ṁ(q) q̇ − ∂(½ q̇ᵀ M q̇)/∂q + ∂V/∂q = F,  M = K(q) K(q)ᵀ + ε I
 
     Args:
-        dof: Positions; as many velocities.
         hidden_size: Width of the perceptrons.
         angles: Positions that are replaced by cosine and sine.
         smallest_mass: ε.
-        ports: Inputs and friction.
         layers: Hidden layers and activation (softplus), as for `SmoothPerceptron`.
 
     Example:

@@ -118,10 +118,9 @@ class HGN(TaskModel):
         self._training_films: Tensor | None = None
 
     def encode(self, films: Tensor) -> tuple[Tensor, Tensor]:
-        """Return μ and ln σ of the first states (q, p) of films, (batch, 2 × latent) each.
+        """Return μ and ln σ of the first states (q, p), (batch, 2 × latent) each.
 
-        Args:
-            films: The first frames, (frames, batch, channels, height, width).
+        The argument has the first frames, (frames, batch, channels, height, width).
         """
         if films.shape[0] != self.frames or tuple(films.shape[2:]) != self.picture_shape:
             raise ShapeError(
@@ -138,12 +137,7 @@ class HGN(TaskModel):
         return self.decoder(flat).unflatten(0, positions.shape[:-1])
 
     def film(self, films: Tensor, times: Any) -> Tensor:
-        """Return frames at some times after the first one, (times, batch, …).
-
-        Args:
-            films: The first frames.
-            times: Rising times: one list for all, or (times, batch).
-        """
+        """Return frames (times, batch, …) at rising times, after the first frames of films."""
         mean, log_spread = self.encode(films)
         start = mean
         if self.training and self.kl_weight:

@@ -50,12 +50,10 @@ class PerceptronLagrangian(LagrangianField):
         A the identity, or a positive matrix by a perceptron of φ(q).
 
     Args:
-        dof: Positions; as many velocities.
         hidden_size: Width of the hidden layers.
         angles: Positions that are replaced by cosine and sine.
         speed: s, a typical speed.
         masses: Whether A is the identity (unit) or learned.
-        ports: Inputs and friction.
         layers: Hidden layers (3) and activation (softplus), as for `SmoothPerceptron`.
 
     Example:

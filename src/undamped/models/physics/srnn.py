@@ -67,10 +67,8 @@ class PerceptronSeparable(PairField):
         H = T(p) + V(φ(q))
 
     Args:
-        dof: Positions; as many momenta.
         hidden_size: Width of the hidden layers.
         angles: Positions that are replaced by cosine and sine.
-        ports: Inputs and friction.
         layers: Hidden layers and activation, as for `SmoothPerceptron`.
     """
 

@@ -81,7 +81,6 @@ class MassHamiltonian(HamiltonianField):
         q̇ = M⁻¹(q) p,  ṗ = −∂(½ pᵀ M⁻¹ p + V)/∂q + g(q) u − D(q) q̇
 
     Args:
-        dof: Positions; as many momenta.
         angles: Positions that are replaced by cosine and sine.
         options: Those of `MechanicalEnergy`.
     """

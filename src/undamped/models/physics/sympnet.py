@@ -50,12 +50,7 @@ class Shear(nn.Module):
 
 
 class LinearShear(Shear):
-    """∇φ(x) = (S + Sᵀ) x + b.
-
-    Args:
-        dof: Positions.
-        up: Whether momenta are changed.
-    """
+    """∇φ(x) = (S + Sᵀ) x + b, of `dof` positions or momenta."""
 
     def __init__(self, dof: int, up: bool) -> None:
         super().__init__(up)
@@ -71,8 +66,6 @@ class ActivationShear(Shear):
     """∇φ(x) = a ⊙ σ(x).
 
     Args:
-        dof: Positions.
-        up: Whether momenta are changed.
         activation: σ.
     """
 
@@ -90,8 +83,6 @@ class GradientShear(Shear):
     """∇φ(x) = Kᵀ (a ⊙ σ(K x + b)).
 
     Args:
-        dof: Positions.
-        up: Whether momenta are changed.
         width: Rows of K.
         activation: σ.
     """

@@ -21,6 +21,7 @@ from undamped._base.errors import OptionError
 from undamped._base.options import Layers, PositiveInt, Range, Units, check
 from undamped._base.registry import models
 from undamped.models.relational.base import RelationalModel, SightOptions, start
+from undamped.models.task_model import is_kind
 from undamped.nn.recurrent import Recurrent
 
 
@@ -71,8 +72,7 @@ class PictureRNN(RelationalModel):
         **sight: Unpack[SightOptions],
     ) -> None:
         super().__init__(shape, **sight)
-        entry = models[head]
-        if not (isinstance(entry, type) and issubclass(entry, Recurrent)):
+        if not is_kind(head, Recurrent):
             raise OptionError(
                 f"PictureRNN.head must be a recurrent network, such as 'lstm', got '{head}'."
             )
@@ -83,7 +83,7 @@ class PictureRNN(RelationalModel):
             head,
             input_size=self.features,
             **sizes,
-            **check(head, entry, options, text=True),
+            **check(head, models[head], options, text=True),
         )
         self.head = start(nn.Linear(self.network.output_size, shape.output_size))
         self.carries_on = self.norm is None and not self.network.bidirectional
@@ -103,12 +103,7 @@ class PictureRNN(RelationalModel):
         return super().why_no_stream if self.norm is not None else "one that reads images"
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Take one image of a stream (batch, channels, height, width); return prediction and state.
-
-        Args:
-            x: The image.
-            state: The state that the previous step returned.
-        """
+        """Process one image of a stream (batch, …); return prediction and state."""
         if self.norm is not None:
             return super().step(x, state)
         codes = self.encoder(x)

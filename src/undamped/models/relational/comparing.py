@@ -50,12 +50,7 @@ class SimilarityOptions(TypedDict, total=False):
 
 
 class Similarity(nn.Module):
-    """Similarities s_ij of normalised codes, (batch, time, time).
-
-    Args:
-        features: Features of a code.
-        options: See `SimilarityOptions`.
-    """
+    """Similarities s_ij of normalised codes, (batch, time, time); see `SimilarityOptions`."""
 
     def __init__(self, features: int, **options: Unpack[SimilarityOptions]) -> None:
         super().__init__()
@@ -141,7 +136,6 @@ class ComparingModel(RelationalModel):
     step.
 
     Args:
-        shape: The shape of the task.
         sensory: Whether the head also reads the codes.
         options: See `SightOptions` and `SimilarityOptions`.
     """
@@ -173,11 +167,9 @@ class ComparingModel(RelationalModel):
 
     @abstractmethod
     def answer(self, scores: Tensor, codes: Tensor | None) -> Tensor:
-        """Return the predictions (batch, output).
+        """Return predictions (batch, output) from similarities (batch, time, time).
 
-        Args:
-            scores: (batch, time, time) similarities, possibly in double precision.
-            codes: (time, batch, features) normalised codes, with `sensory`.
+        With `sensory` there are normalised codes (time, batch, features) too.
         """
 
     def _repeated_scores(self, batch: Batch) -> Tensor | None:

@@ -23,8 +23,7 @@ from undamped._base.options import PositiveInt, check, options_of
 from undamped._base.registry import models
 from undamped.nn.bases.cell import Cell, ScanResult, State, reference_scan
 from undamped.nn.bases.coupled import runs_compiled
-from undamped.nn.gru import GRUCell
-from undamped.nn.lstm import LSTMCell
+from undamped.nn.lstm import GRUCell, LSTMCell
 from undamped.nn.orthogonal import ExpRNNCell, ScoRNNCell
 from undamped.nn.rnn import RNNCell
 

@@ -50,12 +50,7 @@ class Coordinates:
 
     @classmethod
     def of(cls, shape: TaskShape | StateSpace | int, owner: str) -> Coordinates:
-        """Sort a state space; raise an error where it does not have such a form.
-
-        Args:
-            shape: As in `space_of`.
-            owner: Name of the model, for the error message.
-        """
+        """Return sorted coordinates for the model `owner`; raise an error if there are none."""
         space = space_of(shape, owner)
         positions = space.indices("position", "angle")
         partners = space.indices("momentum", "velocity")
@@ -151,12 +146,7 @@ class PositionFeatures(nn.Module):
         return torch.cat((q[..., self.straight], torch.cos(angle), torch.sin(angle)), dim=-1)
 
     def vjp(self, features: Tensor, cotangent: Tensor) -> Tensor:
-        """Return cotangent · ∂φ/∂q, (…, dof).
-
-        Args:
-            features: φ(q).
-            cotangent: (…, size).
-        """
+        """Return cotangent · ∂φ/∂q, (…, dof), for features φ(q) and a cotangent (…, size)."""
         if self.plain:
             return cotangent
         _, cosine, sine = self._parts(features)
@@ -165,12 +155,7 @@ class PositionFeatures(nn.Module):
         return merged[..., torch.argsort(torch.cat((self.straight, self.turning)))]
 
     def jvp(self, features: Tensor, velocity: Tensor) -> Tensor:
-        """Return ∂φ/∂q · velocity, (…, size).
-
-        Args:
-            features: φ(q).
-            velocity: (…, dof).
-        """
+        """Return ∂φ/∂q · velocity, (…, size), for features φ(q) and a velocity (…, dof)."""
         if self.plain:
             return velocity
         _, cosine, sine = self._parts(features)

@@ -129,10 +129,8 @@ class PairField(SeparableField):
     """T(p) + V(q) by two modules, each with a value and a `gradient` in closed form.
 
     Args:
-        dof: Positions; as many momenta.
         of_momenta: T.
         of_positions: V.
-        ports: Inputs, if there are any.
     """
 
     def __init__(

@@ -92,12 +92,7 @@ def _row(part: Tensor, q: Tensor, v: Tensor, recording: bool) -> tuple[Tensor, .
 
 
 def solve_each(matrices: Tensor, right: Tensor) -> Tensor:
-    """Return M⁻¹ r for every sample; the error for a singular M names the sample.
-
-    Args:
-        matrices: M, (…, n, n).
-        right: r, (…, n).
-    """
+    """Return M⁻¹ r, (…, n), of matrices (…, n, n); the error for a singular M names the sample."""
     solution, info = torch.linalg.solve_ex(matrices, right.unsqueeze(-1))
     singular = (info != 0).flatten()
     if bool(singular.any()):

@@ -200,11 +200,7 @@ class Curvature:
         return tangents @ self._weights[0][:, features].T  # type: ignore[index]
 
     def along(self, tangents: Tensor) -> Tensor:
-        """Return the second derivatives along each pair of some directions, (…, k, k).
-
-        Args:
-            tangents: Changes of the first layer's input along them, (…, k, hidden).
-        """
+        """Return second derivatives along pairs of directions, (…, k, k), given by `enter`."""
         total: Tensor | None = None
         last = len(self._slopes) - 1
         for layer, (slope, curvature) in enumerate(
@@ -278,12 +274,7 @@ class PositiveMatrix(nn.Module):
 
 
 class LinearisedMatrix:
-    """A positive matrix at a point: its value, and products of its derivatives.
-
-    Args:
-        owner: The matrix.
-        at: Its perceptron at that point.
-    """
+    """A positive matrix and its perceptron at a point, with products of its derivatives."""
 
     def __init__(self, owner: PositiveMatrix, at: Linearised) -> None:
         self.owner, self.at = owner, at
