@@ -28,7 +28,7 @@ MODELS = {
     "dense-indrnn": "undamped.nn.indrnn:DenseIndRNN",
     "depth-variant-node": "undamped.models.continuous.node:DepthVariantNODE",
     "dtw": "undamped.lab.baselines.nearest_dtw:NearestDTW",
-    "esbn": "undamped.models.relational.esbn:ESBN",
+    "esbn": "undamped.models.relational.comparing:ESBN",
     "ets": "undamped.lab.baselines.ets:ETS",
     "eurnn": "undamped.nn.unitary:EURNN",
     "exprnn": "undamped.nn.orthogonal:expRNN",

@@ -51,11 +51,11 @@ from undamped.models.relational.baselines import PictureRNN as PictureRNN
 from undamped.models.relational.baselines import PictureTransformer as PictureTransformer
 from undamped.models.relational.baselines import PrediNet as PrediNet
 from undamped.models.relational.baselines import RelationNet as RelationNet
+from undamped.models.relational.comparing import ESBN as ESBN
 from undamped.models.relational.corelnet import CoRelNet as CoRelNet
 from undamped.models.relational.corelnet import CoRelNetDiff as CoRelNetDiff
 from undamped.models.relational.corelnet import CoRelNetMix as CoRelNetMix
 from undamped.models.relational.corelnet import CoRelNetT as CoRelNetT
-from undamped.models.relational.esbn import ESBN as ESBN
 from undamped.models.relational.memory import MNM as MNM
 from undamped.models.relational.memory import NTM as NTM
 from undamped.models.sequence_model import SequenceModel as SequenceModel

@@ -53,11 +53,5 @@ def model_options(name: str) -> dict[str, Option]:
 
 
 def check_options(name: str, options: Mapping[str, Any], *, text: bool = False) -> dict[str, Any]:
-    """Check options of the model called `name`, and return them converted.
-
-    Args:
-        name: The registry name of the model.
-        options: Names and values.
-        text: Whether values are strings from a command line, which are parsed.
-    """
+    """Check options of the model called `name`; return them converted, and parsed if text."""
     return check_against(name, model_options(name), options, text=text)

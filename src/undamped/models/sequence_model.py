@@ -2,7 +2,7 @@
 
 The input may be vectors, symbols (integers, one-hot or embedded) or pixels (bytes, scaled to
 [0, 1]). Timestamps and missing values become further features: the logarithm of the time since the
-previous sample, and a mask beside the last measured values. The readout reads the output at the
+previous sample, and a mask with the last measured values. The readout reads the output at the
 true end of each sequence, every output, or their mean over the true length; for predictions at
 query times, the output at the last sample before and the time since.
 """

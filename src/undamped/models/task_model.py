@@ -211,10 +211,7 @@ class StreamingModel(TaskModel):
 
 
 def refuse_unfit(
-    name: str,
-    model: type[TaskModel],
-    shape: TaskShape,
-    answers: frozenset[Answer] | None = None,
+    name: str, model: type[TaskModel], shape: TaskShape, answers: frozenset[Answer] | None = None
 ) -> None:
     """Refuse a model that does not fit a task, or whose packages are not installed.
 

@@ -277,7 +277,7 @@ class Recurrent(CellStack):
     def _forward_packed(
         self, packed: PackedSequence, state: Tensor | State | None
     ) -> tuple[PackedSequence, Tensor | State]:
-        # The batch is put in its original order, so that states are too, and the output is
+        # The batch is restored to its original order, as are states, and the output is
         # packed in the order of the input, as torch.nn.LSTM does.
         x, lengths = pad_packed_sequence(packed)
         states = self._split_state(state, x)
@@ -293,10 +293,7 @@ class Recurrent(CellStack):
     # Checks
 
     def _check_sequence(
-        self,
-        input: Tensor | PackedSequence,
-        state: Tensor | State | None,
-        lengths: Tensor | None,
+        self, input: Tensor | PackedSequence, state: Tensor | State | None, lengths: Tensor | None
     ) -> tuple[Tensor, Tensor | State | None, Tensor | None, bool]:
         """Return the input as (time, batch, input), state, lengths, and whether it had no batch."""
         if isinstance(input, PackedSequence):

@@ -63,14 +63,7 @@ def mask_and_last(output: Tensor, first: Tensor, lengths: Tensor | None) -> tupl
 
 
 def check_type(name: str, x: Tensor, weight: Tensor, full_precision: bool) -> None:
-    """Refuse an input whose type is not that of the parameters, and half precision.
-
-    Args:
-        name: The name of the network.
-        x: The input.
-        weight: One of the parameters.
-        full_precision: Whether half precision is refused.
-    """
+    """Refuse an input whose type is not that of a parameter, and half precision if required."""
     if x.dtype != weight.dtype:
         raise ShapeError(
             f"{name} input must be {weight.dtype}, as the parameters are, got {x.dtype}. "
@@ -84,7 +77,7 @@ def check_type(name: str, x: Tensor, weight: Tensor, full_precision: bool) -> No
 
 
 def refuse_lengths(name: str, lengths: Tensor | None) -> None:
-    """Refuse lengths beside a PackedSequence, which might differ from its own."""
+    """Refuse lengths in addition to a PackedSequence, whose lengths might differ."""
     if lengths is not None:
         raise OptionError(f"{name}: leave out lengths with a PackedSequence, which contains them.")
 

@@ -28,7 +28,7 @@ _ANGLES = {
 def random_orthogonal(
     size: int, *, generator: torch.Generator | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Draw a rotation uniformly (Haar), by QR of a Gaussian matrix with the signs put right."""
+    """Draw a rotation uniformly (Haar), by QR of a Gaussian matrix with corrected signs."""
     gaussian = torch.randn(size, size, generator=generator, dtype=torch.float64)
     q, r = torch.linalg.qr(gaussian)
     # Without this sign fix the distribution depends on the QR algorithm.

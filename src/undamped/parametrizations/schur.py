@@ -2,7 +2,7 @@
 
 Λ has 2 × 2 blocks γ_i·rotation(θ_i), and for an odd size a last entry γ; T is strictly lower
 triangular and zero inside the blocks; P is a rotation, kept by the exponential map. Because
-Λ + T is block triangular, the eigenvalues are γ_i exp(±iθ_i) whatever T and P are. (With a
+Λ + T is block triangular, the eigenvalues are γ_i exp(±iθ_i) for any T and P. (With a
 free entry t inside a block, |λ|² would be γ² + γ t sin θ: the spectrum would leave γ.)
 
 Reference: G. Kerg, K. Goyette, M. Puelma Touzel, G. Gidel, E. Vorontsov, Y. Bengio, G. Lajoie.

@@ -85,13 +85,7 @@ class DepthOptions(SolveOptions, KeepOptions, total=False):
 
 
 def flow_of(field: nn.Module, options: Mapping[str, Any], group: type = DepthOptions) -> NeuralODE:
-    """Return the flow of a field over all of depth.
-
-    Args:
-        field: dh/dt.
-        options: All options of a model, complete.
-        group: The group that declares them.
-    """
+    """Return the flow of a field over all of depth, by complete options of a group."""
     return NeuralODE(field, times=(0.0, options["depth"]), **flow_arguments(options, group))
 
 
@@ -134,16 +128,15 @@ class GradientKeeping(Penalised):
                 "differentiates gradients and so needs the graph of every training pass. Leave it "
                 "out, or choose keep_gradient='every-direction'."
             )
-        self.keep_gradient = kind
-        if self.keep_gradient in excluded:
-            kinds = " or ".join(repr(kind) for kind in KEPT if kind not in excluded)
+        if kind in excluded:
+            kinds = " or ".join(repr(name) for name in KEPT if name not in excluded)
             raise OptionError(
-                f"{type(self).__name__}.keep_gradient must be {kinds}, got "
-                f"'{self.keep_gradient}'. {excluded[self.keep_gradient]}"
+                f"{type(self).__name__}.keep_gradient must be {kinds}, got '{kind}'. "
+                f"{excluded[kind]}"
             )
-        self.keep_weight, self.keep_points = options["keep_weight"], options["keep_points"]
-        self.keep_cosine = options["keep_cosine"]
-        if self.keep_gradient != "none":
+        for name in declared:
+            setattr(self, name, options[name])
+        if kind != "none":
             self.add_update_hooks()
 
     @contextmanager
@@ -176,12 +169,14 @@ class GradientKeeping(Penalised):
                 f"keep_gradient='{self.keep_gradient}' needs the loss: write "
                 "loss + undamped.nn.penalty(model, loss)."
             )
-        if self.keep_gradient == "norm":
-            return self.keep_weight * norm_penalty(loss, waypoints)
         parameters = [p for p in self.flow.parameters() if p.requires_grad]
-        if self.keep_gradient == "parameters":
-            return self.keep_weight * parameter_penalty(loss, waypoints, parameters)
-        return self.keep_weight * direction_penalty(loss, waypoints, parameters, self.keep_cosine)
+        if self.keep_gradient == "norm":
+            penalty = norm_penalty(loss, waypoints)
+        elif self.keep_gradient == "parameters":
+            penalty = parameter_penalty(loss, waypoints, parameters)
+        else:
+            penalty = direction_penalty(loss, waypoints, parameters, self.keep_cosine)
+        return self.keep_weight * penalty
 
     def __getstate__(self) -> dict[str, Any]:
         # Waypoints belong to a pass, and their graph cannot be copied.
@@ -234,10 +229,14 @@ class ContinuousModel(GradientKeeping):
         assert isinstance(last, NeuralODE)
         return last.times[-1]
 
+    @property
+    def _ode(self) -> NeuralODE:
+        assert isinstance(self.flow, NeuralODE)
+        return self.flow
+
     def field_now(self) -> Any:
         """Return the field with its current parameters."""
-        assert isinstance(self.flow, NeuralODE)
-        return self.flow.field
+        return self._ode.field
 
     def features(self, x: Tensor) -> Tensor:
         """Return the state at the end of depth, (batch, state)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict, Unpack
 
 import torch
@@ -60,14 +60,15 @@ class ImageModel(ContinuousModel):
     """
 
     def _build(
-        self,
-        sizes: tuple[int, int],
-        channels: int,
-        make_start: Callable[[], nn.Module],
-        field: nn.Module,
-        options: Mapping[str, Any],
+        self, sizes: tuple[int, int], channels: int, field: nn.Module, options: Mapping[str, Any]
     ) -> None:
         (input_size, output_size), colours = sizes, options["colours"]
+        first_order = isinstance(field, ConvolutionalField)
+        if channels < colours:
+            raise ShapeError(
+                f"channels must be at least {colours}, those of the image, since a position starts "
+                f"with the image, got {channels}."
+            )
         side = math.isqrt(input_size // colours)
         if colours * side * side != input_size:
             raise ShapeError(
@@ -76,12 +77,17 @@ class ImageModel(ContinuousModel):
                 "and 1 or 3072 and 3, or choose a model of vectors such as 'node'."
             )
         self.image_shape, self.channels = (colours, side, side), channels
+        start: nn.Module = nn.Identity()
+        if not first_order:
+            start = ConvolutionalStart(colours, channels, options["hidden_size"])
+        elif channels > colours:
+            start = ZeroChannels(channels - colours)
         self._assemble(
-            nn.Sequential(nn.Unflatten(1, self.image_shape), make_start()),
+            nn.Sequential(nn.Unflatten(1, self.image_shape), start),
             flow_of(field, options, ImageSolveOptions),
             (input_size, channels * side * side, output_size),
             options,
-            {} if isinstance(field, ConvolutionalField) else NO_PARAMETERS,
+            {} if first_order else NO_PARAMETERS,
         )
 
     def fitting(self, x: Tensor) -> Tensor:
@@ -141,13 +147,8 @@ class ConvNODE(ImageModel):
         super().__init__()
         values: Any = options  # complete, as `checked` passes them
         channels = values["colours"] + augmented_channels
-        self._build(
-            (input_size, output_size),
-            channels,
-            lambda: ZeroChannels(augmented_channels) if augmented_channels else nn.Identity(),
-            ConvolutionalField(channels, values["hidden_size"]),
-            options,
-        )
+        field = ConvolutionalField(channels, values["hidden_size"])
+        self._build((input_size, output_size), channels, field, options)
 
 
 @models.register("conv-sonode")
@@ -186,15 +187,10 @@ class ConvSONODE(ImageModel):
         **options: Unpack[ConvOptions],
     ) -> None:
         super().__init__()
-        colours, hidden_size = _checked_sizes(channels, options)
-        force = ConvolutionalField(channels, hidden_size, input_channels=2 * channels)
-        self._build(
-            (input_size, output_size),
-            channels,
-            lambda: ConvolutionalStart(colours, channels, hidden_size),
-            SecondOrderField(force, dim=1),
-            options,
-        )
+        values: Any = options  # complete, as `checked` passes them
+        force = ConvolutionalField(channels, values["hidden_size"], input_channels=2 * channels)
+        field = SecondOrderField(force, dim=1)
+        self._build((input_size, output_size), channels, field, options)
 
 
 @models.register("conv-hbnode")
@@ -240,25 +236,9 @@ class ConvHBNODE(HeavyBall, ImageModel):
         **options: Unpack[ConvOptions],
     ) -> None:
         super().__init__()
-        colours, hidden_size = _checked_sizes(channels, options)
-        force = ConvolutionalField(channels, hidden_size)
+        values: Any = options  # complete, as `checked` passes them
         if general:
             self.promises = GENERAL_HEAVY_BALL
-        self._build(
-            (input_size, output_size),
-            channels,
-            lambda: ConvolutionalStart(colours, channels, hidden_size),
-            HeavyBallField(force, damping=damping, general=general, dim=1),
-            options,
-        )
-
-
-def _checked_sizes(channels: int, options: Mapping[str, Any]) -> tuple[int, int]:
-    """Return colours and hidden size; refuse fewer channels than colours."""
-    colours = options["colours"]
-    if channels < colours:
-        raise ShapeError(
-            f"channels must be at least {colours}, those of the image, since a position starts "
-            f"with the image, got {channels}."
-        )
-    return colours, options["hidden_size"]
+        force = ConvolutionalField(channels, values["hidden_size"])
+        field = HeavyBallField(force, damping=damping, general=general, dim=1)
+        self._build((input_size, output_size), channels, field, options)

@@ -29,7 +29,6 @@ from undamped.ode.fields.orthogonal import (
     IsospectralOrthogonalField,
     OrthogonalActivation,
 )
-from undamped.ode.flows.neural_ode import NeuralODE
 from undamped.ode.flows.parameter_path import StillPath
 from undamped.ode.flows.shared_flow import AlongPath, SharedFlow, TurningAlongPath
 from undamped.ode.settings import choose_solver
@@ -57,10 +56,9 @@ class MovingModel(ContinuousModel):
         matrix_method: str | None,
         matrix_steps: int | None,
     ) -> None:
-        input_size, state_size, output_size = sizes
-        self.start = nn.Linear(input_size, state_size)
+        # Input layer, flow, shared flow and readout are registered in this order.
+        self.start = nn.Linear(*sizes[:2])
         self.flow = flow_of(field, solve, group)
-        self._set_penalty(solve)
         self.shared = None
         if moves:
             rtol = self.flow.rtol
@@ -71,13 +69,7 @@ class MovingModel(ContinuousModel):
                 steps=matrix_steps,
                 tolerance=FIXED_TOLERANCE if rtol is None else TOLERANCE_FACTOR * rtol,
             )
-        self.head = nn.Linear(state_size, output_size)
-        self.input_size = input_size
-
-    @property
-    def _ode(self) -> NeuralODE:
-        assert isinstance(self.flow, NeuralODE)
-        return self.flow
+        self._assemble(self.start, self.flow, sizes, solve)
 
     @property
     def field(self) -> Any:
@@ -119,11 +111,7 @@ BY_MOTION: dict[Motion, tuple[Promise, ...]] = {
     "bounded": (BOUNDED,),
     "isospectral": (SPECTRUM,),
 }
-LINEAR_BY_MOTION: dict[Motion, tuple[Promise, ...]] = {
-    "constant": (),
-    "bounded": (BOUNDED,),
-    "isospectral": (SPECTRUM,),
-}
+LINEAR_BY_MOTION: dict[Motion, tuple[Promise, ...]] = {**BY_MOTION, "constant": ()}
 
 
 class MotionOptions(TypedDict, total=False):
@@ -162,12 +150,7 @@ class _Antisymmetric(MovingModel):
     motion: Motion
 
     def _build_motion(
-        self,
-        sizes: tuple[int, int],
-        options: Mapping[str, Any],
-        group: type,
-        *,
-        linear: bool,
+        self, sizes: tuple[int, int], options: Mapping[str, Any], group: type, *, linear: bool
     ) -> None:
         size, motion = options["hidden_size"], options["motion"]
         rate, matrix_steps = options["rate"], options["matrix_steps"]
@@ -225,11 +208,8 @@ class _Antisymmetric(MovingModel):
     def adjoint_exponents(self, times: Tensor) -> Tensor:
         """Return ½∫‖S‖ from increasing times to the end: the largest change of log‖a‖."""
         if self.shared is None:
-            return (
-                0.5
-                * torch.linalg.matrix_norm(self.preserved_form(), 2)
-                * (self.end_of_depth - times)
-            )
+            norm = torch.linalg.matrix_norm(self.preserved_form(), 2)
+            return 0.5 * norm * (self.end_of_depth - times)
         fine = torch.linspace(0, 1, 65).to(times)
         at = times[:, None] + (self.end_of_depth - times[:, None]) * fine
         norms = torch.linalg.matrix_norm(self.skew_at(at.flatten()), 2).reshape(at.shape)

@@ -270,11 +270,6 @@ class DataControlledNODE(ContinuousModel):
         x, _ = super().example(count, generator)
         return x, x
 
-    @property
-    def _ode(self) -> NeuralODE:
-        assert isinstance(self.flow, NeuralODE)
-        return self.flow
-
     def _controlled(self, x: Tensor | None) -> dict[str, Any]:
         assert x is not None
         times = None if self.depth is None else self.depth.times(x)

@@ -98,17 +98,12 @@ class SolvedFlow(GapFlow):
         return self._solved(y, size)
 
     def _solved(self, y: Tensor, size: Tensor) -> Tensor:
-        def scaled(_: Any, state: Tensor) -> Tensor:
-            return size * self.field(0.0, state)
-
         arguments: dict[str, Any] = {"options": {"step_size": 1 / self.steps}}
         if self.tolerance is not None:
             # Each row has its own steps, so that they do not depend on the other rows.
             arguments = {"rtol": self.tolerance, "atol": self.tolerance, "steps": "sample"}
-            scaled = _Rowwise(self.field, size)
-        solution = solve(
-            scaled, y, [0.0, 1.0], method=self.method, gradient="backprop", **arguments
-        )
+        arguments |= {"method": self.method, "gradient": "backprop"}
+        solution = solve(_Rowwise(self.field, size), y, [0.0, 1.0], **arguments)
         self.evaluations = solution.evaluations
         return solution.final
 
@@ -216,14 +211,7 @@ _FIELDS: dict[str, Callable[[int, int, int], nn.Module]] = {
 
 
 def field_named(name: str, size: int, width: int, layers: int) -> nn.Module:
-    """Build a field by its name.
-
-    Args:
-        name: One of `FieldName`.
-        size: Features of the state.
-        width: Width of its hidden layers, if it has any.
-        layers: Number of its hidden layers.
-    """
+    """Build a field of a state of that size; width and layers are those of hidden layers."""
     if name == "heavy-ball" and size % 2:
         raise OptionError(
             f"hidden_size must be even with field=heavy-ball (positions, momenta), got {size}."

@@ -275,14 +275,7 @@ class ODERNN(GapRNN):
 
 
 def cell_named(name: str, input_size: int, hidden_size: int, options: Mapping[str, Any]) -> Cell:
-    """Build a cell by the name of its network.
-
-    Args:
-        name: The registry name of a recurrent network.
-        input_size: Features it reads.
-        hidden_size: Number of its units.
-        options: Options of the cell.
-    """
+    """Build the cell of the recurrent network called `name`, with options of the cell."""
     cell_class = getattr(models[name], "cell_class", None) if name in models else None
     if cell_class is None:
         recurrent = [entry for entry in models if hasattr(models[entry], "cell_class")]

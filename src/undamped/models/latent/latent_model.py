@@ -27,9 +27,10 @@ from undamped._base.options import (
     Units,
 )
 from undamped._base.promises import Kind, Promise
-from undamped.models.latent.path import BackwardEncoder, LatentFlow
 from undamped.models.latent.points import (
+    BackwardEncoder,
     Emission,
+    LatentFlow,
     Normal,
     Points,
     observed_points,
@@ -51,8 +52,7 @@ class LatentOptions(TypedDict, total=False):
     latent_size: Annotated[Units, Default(10, "Features of the latent state.")]
     hidden_size: Annotated[Units, Default(40, "Units of the encoder.")]
     decoder_size: Annotated[
-        NonNegativeInt,
-        Default(0, "Width of the decoder's hidden layer; 0 for a linear decoder."),
+        NonNegativeInt, Default(0, "Width of the decoder's hidden layer; 0 for a linear decoder.")
     ]
     noise: Annotated[
         PositiveFloat | None,
@@ -255,30 +255,25 @@ class LatentModel(TaskModel):
         posterior = self.posterior(batch)
         starts = posterior.draw(self.draws)
         inputs = observed_points(batch, self.gap, self.dtype)
-        targets = self._target_points(batch)
+        targets, emission = self._target_points(batch), self.answer_emission or self.emission
+        if targets is not None and self.answer_emission is None:
+            inputs = without(inputs, targets)
+        times = inputs.times if targets is None else torch.cat([inputs.times, targets.times])
+        states = self.decode(starts, times)
+        before, after = states[:, : len(inputs.times)], states[:, len(inputs.times) :]
+        likelihood = self.emission.log_likelihood(before, inputs)
+        points, count = inputs, inputs.mask.sum()
+        if targets is not None:
+            likelihood = likelihood + emission.log_likelihood(after, targets)
+            count = count + targets.mask.sum()
+            if self.answer_emission is None:  # targets are measurements like the inputs
+                before, points = states, inputs.joined(targets)
+        likelihood = likelihood + self.of_times(posterior, starts, before, points)
+        total = -self._bound(likelihood, posterior, starts).sum() / count.clamp(min=1)
         if targets is None:
-            states = self.decode(starts, inputs.times)
-            likelihood = self.emission.log_likelihood(states, inputs)
-            likelihood = likelihood + self.of_times(posterior, starts, states, inputs)
-            bound = self._bound(likelihood, posterior, starts)
             prediction = self._predict(posterior.mean, batch)
             value = loss(prediction, batch)
-            total = self.label_weight * value - bound.sum() / inputs.mask.sum().clamp(min=1)
-            return LossOutput(total, value, prediction)
-        if self.answer_emission is None:
-            inputs = without(inputs, targets)
-        states = self.decode(starts, torch.cat([inputs.times, targets.times]))
-        before, after = states.split([len(inputs.times), len(targets.times)], dim=1)
-        emission = self.answer_emission or self.emission
-        likelihood = self.emission.log_likelihood(before, inputs)
-        likelihood = likelihood + emission.log_likelihood(after, targets)
-        if self.answer_emission is None:
-            points = inputs.joined(targets)
-            likelihood = likelihood + self.of_times(posterior, starts, states, points)
-        else:
-            likelihood = likelihood + self.of_times(posterior, starts, before, inputs)
-        bound = self._bound(likelihood, posterior, starts)
-        total = -bound.sum() / (inputs.mask.sum() + targets.mask.sum()).clamp(min=1)
+            return LossOutput(self.label_weight * value + total, value, prediction)
         with torch.no_grad():
             prediction = self._flat(emission(after).mean(0))
             value = loss(prediction, batch)

@@ -26,8 +26,7 @@ from undamped.models.latent.latent_model import (
     LatentOptions,
     PathOptions,
 )
-from undamped.models.latent.path import UNITS, LatentFlow, integral
-from undamped.models.latent.points import Normal, Points, standard
+from undamped.models.latent.points import UNITS, LatentFlow, Normal, Points, integral, standard
 from undamped.models.task_model import LossOutput, TaskLoss
 from undamped.models.timestamped import gap_feature, refuse_before
 from undamped.ode.fields.bayesian_acceleration import BayesianAcceleration
@@ -235,13 +234,7 @@ class ODE2VAE(LatentFlowModel):
         return -self.path_weight * self.divergence_weight() * each
 
     def path_density(self, posterior: Normal, starts: Tensor, position: Tensor) -> Tensor:
-        """Return log q along the path, (draws, times, batch).
-
-        Args:
-            posterior: q(z₀).
-            starts: (draws, batch, 2 latent).
-            position: (times, batch) in steps of the flow's grid.
-        """
+        """Return log q (draws, times, batch) at positions (times, batch), in steps of the grid."""
         path, slopes = self.flow.path_until(starts, position)
         size = UNITS / self.flow.steps
         spread = torch.stack(

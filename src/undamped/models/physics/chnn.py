@@ -54,11 +54,7 @@ class RodField(nn.Module):
     incidence: Tensor
 
     def __init__(
-        self,
-        bodies: int,
-        rods: Sequence[tuple[int, int]],
-        dimensions: int = 2,
-        **layers: Any,
+        self, bodies: int, rods: Sequence[tuple[int, int]], dimensions: int = 2, **layers: Any
     ) -> None:
         super().__init__()
         self.bodies, self.rods, self.dimensions = bodies, tuple(rods), dimensions

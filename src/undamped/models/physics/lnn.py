@@ -160,8 +160,7 @@ class LNNOptions(LagrangianOptions, total=False):
 
     hidden_layers: Annotated[PositiveInt, Default(3, "Number of hidden layers.")]
     activation: Annotated[
-        SmoothActivation,
-        Default("softplus", "Activation of f; it has to have three derivatives."),
+        SmoothActivation, Default("softplus", "Activation of f; it has to have three derivatives.")
     ]
 
 

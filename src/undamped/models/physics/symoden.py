@@ -191,7 +191,7 @@ class VelocityField(nn.Module):
         return self.parts.inverse_mass(self.features(self._split(state)[0]))
 
     def circles(self, state: Tensor) -> Tensor:
-        """Return cos² + sin² of the angles that are given so, (…, turning)."""
+        """Return cos² + sin² of the angles by cosine and sine, (…, turning)."""
         pairs = state[..., self.straight : self.straight + 2 * self.turning]
         return pairs.unflatten(-1, (2, self.turning)).square().sum(-2)
 
@@ -279,7 +279,7 @@ class SymODEN(MotionModel):
         return self.field.inverse_mass(self._sorted(states))  # type: ignore[operator]
 
     def constraints(self, states: Tensor) -> Tensor:
-        """Return cos² + sin² of angles that are given so, (…, angles)."""
+        """Return cos² + sin² of the angles by cosine and sine, (…, angles)."""
         return self.field.circles(self._sorted(states))  # type: ignore[operator]
 
     def example_states(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 import torch
@@ -43,10 +44,6 @@ class Shear(nn.Module):
     def forward(self, q: Tensor, p: Tensor, h: Size) -> tuple[Tensor, Tensor]:
         """Apply the map."""
         return (q, p + h * self.gradient(q)) if self.up else (q + h * self.gradient(p), p)
-
-    def undo(self, q: Tensor, p: Tensor, h: Size) -> tuple[Tensor, Tensor]:
-        """Apply the inverse of the map."""
-        return self(q, p, -h)
 
 
 class LinearShear(Shear):
@@ -98,6 +95,13 @@ class GradientShear(Shear):
         """Return ∇φ."""
         inner = CURVES[self.activation].value(x @ self.weight.T + self.bias)
         return (self.scale * inner) @ self.weight
+
+
+def _apply(shears: Iterable[nn.Module], states: Tensor, h: Size) -> Tensor:
+    q, p = states.chunk(2, dim=-1)
+    for shear in shears:
+        q, p = shear(q, p, h)
+    return torch.cat((q, p), dim=-1)
 
 
 @models.register("sympnet")
@@ -183,18 +187,11 @@ class SympNet(StateModel):
 
     def map(self, states: Tensor, h: Size = 1.0) -> Tensor:
         """Apply the map to sorted states (…, size)."""
-        q, p = states.chunk(2, dim=-1)
-        for shear in self.shears:
-            q, p = shear(q, p, h)
-        return torch.cat((q, p), dim=-1)
+        return _apply(self.shears, states, h)
 
     def inverse(self, states: Tensor, h: Size = 1.0) -> Tensor:
-        """Apply the inverse of the map."""
-        q, p = states.chunk(2, dim=-1)
-        for shear in reversed(self.shears):
-            assert isinstance(shear, Shear)
-            q, p = shear.undo(q, p, h)
-        return torch.cat((q, p), dim=-1)
+        """Apply the inverse of the map, whose shears are undone in reverse order."""
+        return _apply(reversed(self.shears), states, -h)
 
     def _solve(
         self, start: Tensor, times: Tensor, first: int, u: Tensor | None, on_failure: OnFailure

@@ -80,10 +80,7 @@ class PictureRNN(RelationalModel):
         pairs = (option.partition("=") for option in head_options)
         options = {name: value for name, _, value in pairs}
         self.network: Recurrent = models.build(
-            head,
-            input_size=self.features,
-            **sizes,
-            **check(head, models[head], options, text=True),
+            head, input_size=self.features, **sizes, **check(head, models[head], options, text=True)
         )
         self.head = start(nn.Linear(self.network.output_size, shape.output_size))
         self.carries_on = self.norm is None and not self.network.bidirectional
@@ -145,8 +142,8 @@ class RelationNet(RelationalModel):
 
     Reference:
         A. Santoro, D. Raposo, D. Barrett, M. Malinowski, R. Pascanu, P. Battaglia, T. Lillicrap. A
-        simple neural network module for relational reasoning. NeurIPS, 2017; as T. W. Webb and
-        others have it.
+        simple neural network module for relational reasoning. NeurIPS, 2017; as in the
+        program of T. W. Webb and others.
     """
 
     fixed_length = False
@@ -208,7 +205,8 @@ class PrediNet(RelationalModel):
 
     Reference:
         M. Shanahan, K. Nikiforou, A. Creswell, C. Kaplanis, D. Barrett, M. Garnelo. An explicitly
-        relational neural network architecture. ICML, 2020; as T. W. Webb and others have it.
+        relational neural network architecture. ICML, 2020; as in the program of T. W. Webb and
+        others.
     """
 
     recipe: ClassVar = {"model": {"hidden_size": 8}}
@@ -290,8 +288,8 @@ class PictureTransformer(RelationalModel):
         torch.Size([4, 2])
 
     Reference:
-        A. Vaswani and others. Attention is all you need. NeurIPS, 2017; as T. W. Webb and others
-        have it.
+        A. Vaswani and others. Attention is all you need. NeurIPS, 2017; as in the program of
+        T. W. Webb and others.
     """
 
     usual_choice = True

@@ -77,8 +77,8 @@ class NTM(RelationalModel):
         torch.Size([4, 2])
 
     Reference:
-        A. Graves, G. Wayne, I. Danihelka. Neural Turing machines. 2014; as T. W. Webb and others
-        have it.
+        A. Graves, G. Wayne, I. Danihelka. Neural Turing machines. 2014; as in the program of
+        T. W. Webb and others.
     """
 
     fixed_length = False
@@ -157,7 +157,7 @@ class MNM(RelationalModel):
 
     Reference:
         T. Munkhdalai, A. Sordoni, T. Wang, A. Trischler. Metalearned neural memory. NeurIPS, 2019;
-        as T. W. Webb and others have it, with a trained initial memory.
+        as in the program of T. W. Webb and others, with a trained initial memory.
     """
 
     fixed_length = False

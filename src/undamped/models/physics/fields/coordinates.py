@@ -13,12 +13,7 @@ from undamped._base.errors import OptionError, ShapeError
 
 
 def space_of(shape: TaskShape | StateSpace | int, owner: str) -> StateSpace:
-    """Return the state space of a task, a space itself, or one of that many positions and momenta.
-
-    Args:
-        shape: The shape of the task, the space, or the number of positions.
-        owner: Name of the model, for the error message.
-    """
+    """Return the state space of a task, or one of that many positions and momenta, for `owner`."""
     if isinstance(shape, StateSpace):
         return shape
     if isinstance(shape, int):

@@ -55,13 +55,7 @@ class HamiltonianField(PortField):
         return by_q, by_p
 
     def forward(self, t: Any, state: Any, u: Tensor | None = None) -> Any:
-        """Return (q̇, ṗ), in the form of the state.
-
-        Args:
-            t: Time.
-            state: (…, 2 × dof), or a pair (q, p).
-            u: Inputs, (…, inputs).
-        """
+        """Return (q̇, ṗ) in the form of the state, (…, 2 × dof) or a pair (q, p), with inputs u."""
         q, p = state if isinstance(state, tuple) else split(state)
         by_q, by_p = self.gradient(t, q, p)
         rate = -by_q if self.ports is None else self.ports.force(q, by_p, u) - by_q
@@ -134,11 +128,7 @@ class PairField(SeparableField):
     """
 
     def __init__(
-        self,
-        dof: int,
-        of_momenta: nn.Module,
-        of_positions: nn.Module,
-        ports: Ports | None = None,
+        self, dof: int, of_momenta: nn.Module, of_positions: nn.Module, ports: Ports | None = None
     ) -> None:
         super().__init__(dof, ports)
         self.of_momenta, self.of_positions = of_momenta, of_positions

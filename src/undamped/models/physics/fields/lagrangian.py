@@ -50,13 +50,7 @@ class LagrangianField(PortField):
         return acceleration if recording else acceleration.detach()
 
     def forward(self, t: Any, state: Any, u: Tensor | None = None) -> Any:
-        """Return (q̇, q̈), in the form of the state.
-
-        Args:
-            t: Time.
-            state: (…, 2 × dof), or a pair (q, q̇).
-            u: Inputs, (…, inputs).
-        """
+        """Return (q̇, q̈) in the form of the state, (…, 2 × dof) or a pair (q, q̇), with inputs u."""
         q, v = state if isinstance(state, tuple) else split(state)
         force = 0.0 if self.ports is None else self.ports.force(q, v, u)
         rate = self.acceleration(q, v, force)
