@@ -8,6 +8,7 @@ model need not repeat what their base class documents: symbols, promise and refe
 from __future__ import annotations
 
 import inspect
+import textwrap
 from typing import Any
 
 HEADINGS = ("Equation", "Symbols", "Promise", "Args", "Returns", "Example", "Reference")
@@ -36,7 +37,7 @@ def _sections(target: Any) -> dict[str, str]:
             texts[current] = []
         else:
             texts[current].append(line)
-    return {name: inspect.cleandoc("\n".join(lines)) for name, lines in texts.items()}
+    return {name: textwrap.dedent("\n".join(lines)).strip() for name, lines in texts.items()}
 
 
 def documented_arguments(target: Any) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Recurrent layers, used like `torch.nn.LSTM`, and their cells: one file per paper.
+"""Recurrent layers, used like `torch.nn.LSTM`, and their cells, by family.
 
 Written by `python -m undamped._base.index`; do not edit.
 """

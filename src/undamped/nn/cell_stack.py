@@ -256,11 +256,8 @@ class CellStack(Penalised):
         return joined[0] if len(joined) == 1 else joined
 
     def _all_cells(self) -> list[Cell]:
-        return [
-            self.cell(layer, direction)
-            for layer in range(self.num_layers)
-            for direction in range(self.directions)
-        ]
+        """Return the cells, both directions of a layer one after the other."""
+        return list(self.cells)  # type: ignore[arg-type]
 
     def _join_states(self, states: list[State]) -> Tensor | State:
         joined = tuple(torch.stack(parts) for parts in zip(*states, strict=True))

@@ -36,7 +36,7 @@ class IsometricCell(CoupledCell):
     """h' = φ(W h + V x) with a constrained matrix W, which is computed once per pass.
 
     Args:
-        nonlinearity: The function φ; modReLU in the papers of expRNN, scoRNN and nnRNN.
+        nonlinearity: The function φ.
         initialisation: How the initial orthogonal matrix is drawn.
     """
 

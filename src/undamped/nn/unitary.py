@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.cayley import Riemannian
 from undamped.parametrizations.fourier_unitary import FourierUnitary, real_form, to_complex, to_pair
 from undamped.parametrizations.givens import Givens, GivensStyle
-from undamped.parametrizations.matrix_set import TransformSet, isometry_defect, nearest_isometry
+from undamped.parametrizations.matrix_set import isometry_defect, nearest_isometry
 
 
 def complex_modrelu(pair: Tensor, bias: Tensor, softening: float) -> Tensor:
@@ -118,7 +118,8 @@ class UnitaryCell(CoupledCell):
 class TransformCell(UnitaryCell):
     """A unitary cell whose W is a product of transforms, formed only if that is faster."""
 
-    maps: TransformSet
+    maps: Any
+    """The transforms, a `TransformSet`."""
     free: nn.Parameter
 
     @property
@@ -180,7 +181,6 @@ class URNNCell(TransformCell):
         M. Arjovsky, A. Shah, Y. Bengio. Unitary evolution recurrent neural networks. ICML, 2016.
     """
 
-    maps: FourierUnitary
     dense_up_to: ClassVar[int] = 256
     """Up to this size one dense product is faster than the transforms."""
 
@@ -225,7 +225,6 @@ class EURNNCell(TransformCell):
         Tunable efficient unitary neural networks (EUNN) and their application to RNNs. ICML, 2017.
     """
 
-    maps: Givens
     softening = 0.01
     learns_start = False
     layer_cost: ClassVar[int] = 64

@@ -211,7 +211,7 @@ class ConvHBNODE(HeavyBall, ImageModel):
     Args:
         channels: Channels of the position.
         general: Whether it is GHBNODE.
-        damping: γ at the start, below 1.
+        damping: Initial γ, below 1.
         options: See `ImageOptions` and `DepthOptions`.
 
     Example:

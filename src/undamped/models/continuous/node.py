@@ -110,9 +110,9 @@ class RKNet(ContinuousModel):
         None: fixed steps approximate a homeomorphism up to their error.
 
     Args:
-        steps: n.
+        steps: Number n of steps.
         method: Explicit method.
-        depth: T.
+        depth: End T of depth.
         options: See `AugmentedOptions` and `KeepOptions`.
 
     Example:

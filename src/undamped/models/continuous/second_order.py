@@ -95,7 +95,7 @@ class HBNODE(HeavyBall, _SecondOrder):
 
     Args:
         general: Whether it is GHBNODE.
-        damping: γ at the start, below 1.
+        damping: Initial γ, below 1.
         momentum: Whether the momentum starts at zero or is learned from the input.
         options: See `FieldOptions` and `DepthOptions`.
 

@@ -118,13 +118,13 @@ class GRUODEBayes(TimestampedModel):
         forecast_size: Hidden width of the forecast.
         jump_size: Features of each channel for the jump, from measurement and forecast.
         steps: Steps of rk4 per gap; more over gaps of more than 2.5 usual ones.
-        mixing: λ.
+        mixing: Weight λ of the divergence.
         label_weight: Weight of a label, or of a target number, relative to a measurement.
 
     Example:
         >>> model = undamped.models.GRUODEBayes(undamped.models.TaskShape(3, 2))
         >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
-        >>> model(undamped._base.contract.Batch(x, times=times)).shape
+        >>> model(undamped.models.Batch(x, times=times)).shape
         torch.Size([8, 2])
 
     Reference:

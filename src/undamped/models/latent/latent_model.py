@@ -109,11 +109,8 @@ class LatentModel(TaskModel):
 
     Args:
         shape: The shape of the task.
-        latent_size: Features of the latent state.
         state_size: Features of the result of `decode`; by default those of the latent state.
-        draws: Draws of the latent state for every sequence in training.
-        bound: Whether the bound is the mean of the draws, or the tighter one of all draws.
-        options: The others of `LatentOptions`.
+        options: See `LatentOptions` and `BoundOptions`.
     """
 
     uses: ClassVar[frozenset[Use]] = frozenset({"times", "observed", "target_times"})

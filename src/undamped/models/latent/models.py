@@ -68,7 +68,7 @@ class LatentODE(LatentFlowModel):
     Example:
         >>> model = undamped.models.LatentODE(undamped.models.TaskShape(3, 2), latent_size=4)
         >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
-        >>> model(undamped._base.contract.Batch(x, times=times)).shape
+        >>> model(undamped.models.Batch(x, times=times)).shape
         torch.Size([8, 2])
 
     Reference:
@@ -76,9 +76,7 @@ class LatentODE(LatentFlowModel):
         irregularly-sampled time series. NeurIPS, 2019.
     """
 
-    recipe: ClassVar[dict[str, dict[str, Any]]] = {
-        "train": {"learning_rate": 1e-2, "schedule": "cosine", "clip": 1.0}
-    }
+    recipe: ClassVar = {"train": {"learning_rate": 1e-2, "schedule": "cosine", "clip": 1.0}}
 
     @checked
     def __init__(
@@ -163,7 +161,7 @@ class ODE2VAE(LatentFlowModel):
     Example:
         >>> model = undamped.models.ODE2VAE(undamped.models.TaskShape(3, 2), latent_size=4)
         >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
-        >>> model(undamped._base.contract.Batch(x, times=times)).shape
+        >>> model(undamped.models.Batch(x, times=times)).shape
         torch.Size([8, 2])
 
     Reference:
@@ -171,9 +169,7 @@ class ODE2VAE(LatentFlowModel):
         Bayesian neural networks. NeurIPS, 2019.
     """
 
-    recipe: ClassVar[dict[str, dict[str, Any]]] = {
-        "train": {"learning_rate": 5e-3, "schedule": "cosine", "clip": 1.0}
-    }
+    recipe: ClassVar = {"train": {"learning_rate": 5e-3, "schedule": "cosine", "clip": 1.0}}
 
     @checked
     def __init__(
@@ -290,7 +286,7 @@ class RNNVAE(LatentModel):
     Example:
         >>> model = undamped.models.RNNVAE(undamped.models.TaskShape(3, 2), latent_size=4)
         >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
-        >>> model(undamped._base.contract.Batch(x, times=times)).shape
+        >>> model(undamped.models.Batch(x, times=times)).shape
         torch.Size([8, 2])
 
     Reference:
@@ -298,9 +294,7 @@ class RNNVAE(LatentModel):
         for irregularly-sampled time series. NeurIPS, 2019.
     """
 
-    recipe: ClassVar[dict[str, dict[str, Any]]] = {
-        "train": {"learning_rate": 1e-2, "schedule": "cosine", "clip": 1.0}
-    }
+    recipe: ClassVar = {"train": {"learning_rate": 1e-2, "schedule": "cosine", "clip": 1.0}}
 
     decoder_name = "writer"
 

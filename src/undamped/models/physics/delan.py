@@ -54,7 +54,7 @@ class MassLagrangian(LagrangianField):
     Args:
         hidden_size: Width of the perceptrons.
         angles: Positions that are replaced by cosine and sine.
-        smallest_mass: ε.
+        smallest_mass: Lower bound ε of the eigenvalues of M.
         layers: Hidden layers and activation (softplus), as for `SmoothPerceptron`.
 
     Example:
@@ -143,7 +143,7 @@ class DeLaN(LagrangianModel):
         change it by their power, dE/dt = q̇ᵀF; with friction it never grows by more.
 
     Args:
-        smallest_mass: ε.
+        smallest_mass: Lower bound ε of the eigenvalues of M.
         inverse_weight: Weight of the squared error of the forces of the measured motion in
             training; for tasks with inputs, and form=derivative.
         power_weight: Weight of the squared error of their power in training.

@@ -48,7 +48,7 @@ class HGN(TaskModel):
         latent_size: Number of latent positions; as many momenta.
         channels: Channels of the finer layer of encoder and decoder; the coarser has twice as many.
         hidden_size: Width of T and V, and of the layers between images and states.
-        kl_weight: β; 0 for deterministic states.
+        kl_weight: Weight β of the divergence; 0 for deterministic states.
         options: Layers of T and V, and steps of the motion: see `LayerOptions`, `StepOptions`.
 
     Example:

@@ -151,7 +151,7 @@ class NSSNN(MotionModel):
         fitted to the data: training adds the loss of the second to that of the first.
 
     Args:
-        omega: ω.
+        omega: Coupling ω of the copies.
         step_size: Size of all steps; readings that lie further apart are reached in several steps.
         gradient: How gradients are computed.
         options: See `PerceptronOptions`.

@@ -347,7 +347,7 @@ class TaylorNet(MotionModel):
 
     Args:
         hidden_size: Rows of every A_i and B_i.
-        terms: M.
+        terms: Number M of powers.
         solve: Method, step_size and gradient: see `StepOptions`.
 
     Example:

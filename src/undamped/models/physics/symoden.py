@@ -224,7 +224,7 @@ class SymODEN(MotionModel):
         determined only up to a common factor.
 
     Args:
-        smallest_mass: ε.
+        smallest_mass: Lower bound ε of the eigenvalues of M⁻¹.
         friction: Whether there is friction.
         options: See `PerceptronOptions` and `SolveOptions`.
 

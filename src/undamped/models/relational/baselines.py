@@ -277,7 +277,7 @@ class PictureTransformer(RelationalModel):
     Args:
         heads: Heads of the attention.
         feed_forward_size: Units between attention layers.
-        layers: Layers.
+        layers: Number of layers.
         hidden_size: Units of the perceptron at the end.
         sight: See `SightOptions`.
 

@@ -140,7 +140,6 @@ class ComparingModel(RelationalModel):
     step.
 
     Args:
-        sensory: Whether the head also reads the codes.
         options: See `SightOptions` and `SimilarityOptions`.
     """
 
