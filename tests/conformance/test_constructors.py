@@ -112,7 +112,7 @@ def test_options_of_a_solve_are_declared_once_and_known_everywhere(name):
 
 def test_the_general_heavy_ball_is_one_class_with_one_thing_decided():
     assert "general" not in options_of(undamped.models.GHBNODE)
-    assert options_of(undamped.models.GHBNODE)["damping"].description.startswith("γ at the start")
+    assert options_of(undamped.models.GHBNODE)["damping"].description.startswith("Initial γ")
     with pytest.raises(UnknownNameError, match="general"):
         undamped.models.GHBNODE(2, 2, general=False)
     torch.manual_seed(0)

@@ -85,7 +85,7 @@ def test_the_compiled_pass_is_the_block(
     found = everything(net, x, state, ends)
     assert len(passes) == 1
     with monkeypatch.context() as patch:
-        patch.setattr(LinearOscillators, "block_scan", Cell.block_scan)
+        patch.setattr(LinearOscillators, "_block_scan", Cell._block_scan)
         wanted = everything(net, x, state, ends)
     assert len(passes) == 1
     alike(found, wanted, 1e-12 if dtype == torch.float64 else 2e-5)
@@ -96,7 +96,7 @@ def test_each_result_has_its_own_gradient(told, small_tiles, monkeypatch):
     net = build(dropout=0.3)
     x, state = drawn(net, torch.float64)
     found = everything(net, x, state, None, told)
-    monkeypatch.setattr(LinearOscillators, "block_scan", Cell.block_scan)
+    monkeypatch.setattr(LinearOscillators, "_block_scan", Cell._block_scan)
     alike(found, everything(net, x, state, None, told), 1e-12)
 
 

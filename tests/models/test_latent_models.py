@@ -23,8 +23,7 @@ from undamped.lab import tasks
 from undamped.lab.training import fit
 from undamped.lab.training.update import check_loss
 from undamped.models.irregular.model import TimestampedModel
-from undamped.models.latent.normal import Normal
-from undamped.models.latent.points import observed_points, without
+from undamped.models.latent.points import Normal, observed_points, without
 
 CLOCK = Clock(gap=0.4, span=3.0)
 ASKED = TaskShape(

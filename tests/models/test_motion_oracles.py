@@ -199,7 +199,7 @@ def test_ssinn_drops_what_is_small_and_keeps_what_is_not():
     assert model.penalty().item() == pytest.approx(3.5e-3)
     with torch.no_grad():
         model.library.of_momenta.coefficients[0] = 7.0  # pruned for good
-    assert model.findings() == ["The equation found: H = 0.5 p1² − 3 q1²."]
+    assert model.findings() == ["The learned equation: H = 0.5 p1² − 3 q1²."]
 
 
 @pytest.mark.parametrize("kind", ["LA", "G"])

@@ -9,7 +9,7 @@ import torch
 from toy_members import PICTURES
 
 import undamped
-import undamped.models.relational.encoder
+import undamped.models.relational.base
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import OptionError, ShapeError, UnknownNameError
 from undamped._base.registry import models, tasks
@@ -141,7 +141,7 @@ def test_the_encoder_and_its_normalisation_compute_their_equations():
 
 
 def test_normalisation_has_gradients_of_every_order():
-    norm = undamped.models.relational.encoder.TemporalContextNorm(3, (2, 3)).double()
+    norm = undamped.models.relational.base.TemporalContextNorm(3, (2, 3)).double()
     codes = torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
     inputs = (codes, *norm.parameters())
     with torch.no_grad():

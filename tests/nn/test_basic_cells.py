@@ -9,7 +9,7 @@ import undamped
 from undamped._base.errors import OptionError
 from undamped.nn.bases.cell import reference_scan
 from undamped.parametrizations import orthogonal_start, random_orthogonal
-from undamped.parametrizations.initial import block_rotations, cayley, henaff
+from undamped.parametrizations.initial import block_rotations, henaff
 
 T, B, D, H = 7, 3, 4, 5
 
@@ -171,7 +171,8 @@ def test_cayley_start_is_the_cayley_transform_of_its_blocks():
     for k, a in enumerate(-np.tan(s.numpy() / 2)):
         A[2 * k, 2 * k + 1], A[2 * k + 1, 2 * k] = -a, a
     W = np.linalg.solve(np.eye(8) + A, np.eye(8) - A)
-    np.testing.assert_allclose(cayley(8, generator=generator, dtype=torch.float64), W, atol=1e-12)
+    start = orthogonal_start("cayley", 8, generator=generator, dtype=torch.float64)
+    np.testing.assert_allclose(start, W, atol=1e-12)
 
 
 def test_henaff_angles_fill_their_range():

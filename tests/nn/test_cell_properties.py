@@ -49,7 +49,7 @@ def test_powers_of_nnrnn_grow_polynomially(seed):
 def test_gradients_of_momentum_rnn_vanish_more_slowly_than_without_momentum(seed):
     cell = cell_of("momentum-rnn", seed)
     with torch.no_grad():
-        matrix, drive = cell.weight_hh, cell.drive
+        matrix, drive = cell.weight_hh, cell.input_filter
         plain = h = velocity = torch.zeros(6, dtype=torch.float64)
         without = product = torch.eye(6, dtype=torch.float64)
         for push in cell.project(0.1 * torch.randn(50, 3, dtype=torch.float64)):

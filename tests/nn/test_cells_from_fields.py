@@ -4,8 +4,8 @@ import pytest
 import torch
 from recurrent_fields import AntisymmetricField, CoRNNField, UnICORNNField, step_of
 
-from undamped.nn.antisymmetric import AntisymmetricRNNCell
 from undamped.nn.cornn import CoRNNCell
+from undamped.nn.euler import AntisymmetricRNNCell
 from undamped.nn.unicornn import UnICORNNCell
 
 INPUTS, HIDDEN, BATCH, LENGTH = 3, 5, 4, 12

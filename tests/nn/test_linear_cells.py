@@ -9,7 +9,7 @@ import undamped
 from oracles import sigmoid
 from undamped._base.errors import OptionError
 from undamped.analysis import measure
-from undamped.nn.mingru import positive
+from undamped.nn.light import positive
 
 logistic = torch.nn.functional.logsigmoid
 

@@ -196,7 +196,7 @@ def test_an_average_of_unitary_matrices_is_noticed():
         train(net, optimiser, 1)
         averaged.update_parameters(net)
     averaged.eval()
-    with torch.no_grad(), pytest.warns(UserWarning, match="averages of weights"):
+    with torch.no_grad(), pytest.warns(UserWarning, match="weight averaging"):
         averaged(torch.randn(5, 2, 3))
     averaged.module.cell(0).make_unitary()
     assert all_kept(averaged.module.cell(0))

@@ -463,6 +463,11 @@ def test_every_cell_has_a_kernel(name):
     assert compiled < 36 or name in STRUCTURED
 
 
+def test_the_contract_of_a_cell_is_small():
+    names = {*vars(Cell), *Cell.__annotations__, "input_size", "hidden_size"}
+    assert len([name for name in names if not name.startswith("_")]) <= 20
+
+
 def test_structured_operators_have_no_free_matrices():
     assert Cell.recurrent_matrices(undamped.nn.expRNN(2, 3).cell(0)) == ()
 

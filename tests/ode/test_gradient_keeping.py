@@ -248,7 +248,7 @@ def test_a_forgotten_penalty_is_noticed():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         optimiser.step()
-    with pytest.warns(UserWarning, match="keep_gradient='every-direction' asks for a penalty"):
+    with pytest.warns(UserWarning, match="keep_gradient='every-direction' sets a penalty"):
         optimiser.step()
 
 

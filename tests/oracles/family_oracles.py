@@ -284,7 +284,7 @@ def momentum_rnn(kind):
     def run(x, cell):
         u = x @ array(cell.weight_ih).T + array(cell.bias_ih)
         h, outputs = np.zeros((x.shape[1], cell.hidden_size)), []
-        for p in filtered(kind, u, cell.drive):
+        for p in filtered(kind, u, cell.input_filter):
             h = np.tanh(h @ array(cell.weight_hh).T + p)
             outputs.append(h)
         return np.stack(outputs)
@@ -297,7 +297,7 @@ def momentum_lstm(kind):
         n, u = cell.hidden_size, x @ array(cell.weight_ih).T + array(cell.bias_ih)
         h = c = np.zeros((x.shape[1], n))
         outputs = []
-        for p in filtered(kind, u, cell.drive):
+        for p in filtered(kind, u, cell.input_filter):
             a = p + h @ array(cell.weight_hh).T + array(cell.bias_hh)
             i, f, g, o = (a[:, k * n : (k + 1) * n] for k in range(4))
             c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)

@@ -27,12 +27,11 @@ from undamped.parametrizations import (
     riemannian_step,
 )
 from undamped.parametrizations.cayley import cayley_transform
-from undamped.parametrizations.complex_pair import real_form, to_complex, to_pair
-from undamped.parametrizations.exponential import rotation_logarithm
+from undamped.parametrizations.exponential import rotation_logarithm, skew
+from undamped.parametrizations.fourier_unitary import real_form, to_complex, to_pair
 from undamped.parametrizations.householder import reflection_factors
 from undamped.parametrizations.initial import henaff
 from undamped.parametrizations.schur import lower_mask
-from undamped.parametrizations.skew import skew
 
 SIZE = 6
 SETS = {
@@ -258,13 +257,12 @@ def test_the_number_of_angles_is_the_number_used():
         assert (gradient != 0).all()
 
 
-def test_the_fourier_product_and_its_adjoint():
+def test_the_fourier_product():
     maps = FourierUnitary(6, torch.Generator().manual_seed(0))
     free = maps.sample_free(torch.Generator().manual_seed(1)).double()
     W = maps(free)
     rows = torch.randn(4, 6, dtype=torch.complex128)
     torch.testing.assert_close(maps.transform(free, rows), rows @ W.T)
-    torch.testing.assert_close(maps.transform_back(free, maps.transform(free, rows)), rows)
 
 
 @pytest.mark.parametrize("size", [2, 5, 8])

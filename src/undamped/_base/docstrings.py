@@ -1,19 +1,33 @@
 """Sections of docstrings, which help pages and the documentation site are made of.
 
 A public class documents itself in sections (`Equation:`, `Symbols:`, `Promise:`, `Args:`,
-`Example:`, `Reference:`), each a heading at the margin with indented lines below it.
+`Example:`, `Reference:`), each a heading at the margin with indented lines below it. Variants of a
+model need not repeat what their base class documents: symbols, promise and reference are inherited.
 """
 
 from __future__ import annotations
 
 import inspect
+import textwrap
 from typing import Any
 
 HEADINGS = ("Equation", "Symbols", "Promise", "Args", "Returns", "Example", "Reference")
+INHERITED = ("Symbols", "Promise", "Reference")
 
 
 def sections(target: Any) -> dict[str, str]:
-    """Split a docstring into its sections; the text before the first one is under ''."""
+    """Return the sections of a docstring by heading; the text before the first one is under ''.
+
+    A class without one of the inherited sections has that of its nearest base class.
+    """
+    texts = _sections(target)
+    for base in target.__mro__[1:] if inspect.isclass(target) else ():
+        inherited = _sections(base)
+        texts |= {h: inherited[h] for h in INHERITED if h in inherited and h not in texts}
+    return {heading: texts[heading] for heading in ("", *HEADINGS) if heading in texts}
+
+
+def _sections(target: Any) -> dict[str, str]:
     texts: dict[str, list[str]] = {"": []}
     current = ""
     for line in (inspect.getdoc(target) or "").splitlines():
@@ -23,7 +37,7 @@ def sections(target: Any) -> dict[str, str]:
             texts[current] = []
         else:
             texts[current].append(line)
-    return {name: inspect.cleandoc("\n".join(lines)) for name, lines in texts.items()}
+    return {name: textwrap.dedent("\n".join(lines)).strip() for name, lines in texts.items()}
 
 
 def documented_arguments(target: Any) -> dict[str, str]:

@@ -187,6 +187,16 @@ def options_in(group: Any) -> dict[str, Option]:
     return options
 
 
+def select(options: Mapping[str, Any], group: type) -> dict[str, Any]:
+    """Return the options that belong to a group, as keyword arguments.
+
+    Args:
+        options: All options of a constructor, completed by `checked`.
+        group: The `TypedDict` that declares those to return.
+    """
+    return {name: options[name] for name in options_in(group)}
+
+
 def settings_of(target: Callable[..., Any]) -> dict[str, Option]:
     """Return the options that can be written in a file: all but those that are functions."""
     return {n: option for n, option in options_of(target).items() if not _is_function(option)}

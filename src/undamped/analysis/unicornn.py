@@ -18,8 +18,7 @@ from torch.nn.functional import pad
 
 from undamped._base.errors import OptionError
 from undamped.analysis.core import Record
-from undamped.nn.oscillators import OscillatorNetwork
-from undamped.nn.unicornn import UnICORNNCell
+from undamped.nn.unicornn import OscillatorNetwork, UnICORNNCell
 
 # (1 + x/n)^n ≤ 1 + 2x, which the paper's proofs use "for small Δt", holds up to the positive
 # root of e^x = 1 + 2x.

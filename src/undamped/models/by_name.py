@@ -7,7 +7,7 @@ from typing import Any
 from undamped._base.contract import TaskShape
 from undamped._base.errors import OptionError
 from undamped._base.registry import models
-from undamped.models.task_model import TaskModel
+from undamped.models.task_model import TaskModel, is_kind
 
 
 def build(name: str, **options: Any) -> Any:
@@ -21,8 +21,7 @@ def build(name: str, **options: Any) -> Any:
     Example:
         >>> net = undamped.build("unicornn", input_size=6, hidden_size=32, num_layers=2)
     """
-    member = models[name]
-    if not (isinstance(member, type) and issubclass(member, TaskModel)):
+    if not is_kind(name, TaskModel):
         return models.build(name, **options)
     # Imported here, since recurrent layers do not need it.
     from undamped.models.for_task import check_options, model_for

@@ -12,7 +12,7 @@ from undamped.models.irregular.model import TimestampedModel
 from undamped.models.irregular.network import TimestampedNetwork
 from undamped.models.point_model import PointModel
 from undamped.models.sequence_model import SequenceModel
-from undamped.models.task_model import TaskModel, refuse_unfit
+from undamped.models.task_model import TaskModel, is_kind, refuse_unfit
 from undamped.nn.recurrent import Recurrent
 
 
@@ -24,47 +24,34 @@ def model_for(shape: TaskShape, name: str, options: Mapping[str, Any]) -> TaskMo
         name: A registry name: of a task model, a recurrent network or one that reads points.
         options: Its options, and for a recurrent network those of the task model around it.
     """
-    member = models[name]
-    if isinstance(member, type) and issubclass(member, TaskModel):
-        refuse_unfit(name, member, shape)
-        shape = shape if member.learns_quantiles else shape.points
-        return member(shape=shape, **options)  # type: ignore[call-arg]
-    if shape.sequential and isinstance(member, type) and issubclass(member, TimestampedNetwork):
+    model_class = models[name]
+    if is_kind(name, TaskModel):
+        refuse_unfit(name, model_class, shape)
+        shape = shape if model_class.learns_quantiles else shape.points
+        return model_class(shape=shape, **options)  # type: ignore[call-arg]
+    if not shape.sequential:
+        return PointModel.for_task(shape, name, options)
+    if is_kind(name, TimestampedNetwork):
         return TimestampedModel.for_task(shape.points, name, options)
-    if shape.sequential:
-        return SequenceModel.for_task(shape, name, options)
-    return PointModel.for_task(shape, name, options)
+    return SequenceModel.for_task(shape, name, options)
 
 
 def refuse_misfit(shape: TaskShape, name: str) -> None:
-    """Refuse a model that does not fit tasks of a shape, without building it.
-
-    Args:
-        shape: The shape of the task.
-        name: The registry name of the model.
-    """
-    member = models[name]
-    if isinstance(member, type) and issubclass(member, TaskModel):
-        refuse_unfit(name, member, shape)
+    """Refuse the model called `name` if it does not fit tasks of a shape, without building it."""
+    if is_kind(name, TaskModel):
+        refuse_unfit(name, models[name], shape)
 
 
 def model_options(name: str) -> dict[str, Option]:
     """Return the options of the model called `name`, and of the task model around a network."""
-    member = models[name]
-    options = options_of(member)
+    options = options_of(models[name])
     for network, around in ((Recurrent, SequenceModel), (TimestampedNetwork, TimestampedModel)):
-        if isinstance(member, type) and issubclass(member, network):
+        if is_kind(name, network):
             declared = options_of(around)
             options = {**options, **{option: declared[option] for option in around.settable}}
     return options
 
 
 def check_options(name: str, options: Mapping[str, Any], *, text: bool = False) -> dict[str, Any]:
-    """Check options of the model called `name`, and return them converted.
-
-    Args:
-        name: The registry name of the model.
-        options: Names and values.
-        text: Whether values are strings from a command line, which are parsed.
-    """
+    """Check options of the model called `name`; return them converted, and parsed if text."""
     return check_against(name, model_options(name), options, text=text)

@@ -1,4 +1,4 @@
-"""Models that take the samples of one stream and predict on request."""
+"""Models that process the samples of one stream and predict on request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ModelStream(ABC):
 
     @abstractmethod
     def push(self, x: Tensor, dt: Tensor | None = None, observed: Tensor | None = None) -> None:
-        """Take samples.
+        """Process samples.
 
         Args:
             x: (samples, …).
@@ -59,7 +59,7 @@ class ModelStream(ABC):
 
         Args:
             leaves: Tensors and numbers by name.
-            sample: Arguments of `push` for one sample, from which the form of a state is known.
+            sample: Arguments of `push` for one sample, which determine the form of a state.
         """
 
 
@@ -72,13 +72,13 @@ class StepStream(ModelStream):
     """
 
     def __init__(self, model: StreamingModel, ahead: Tensor | None = None) -> None:
-        self._model, self._ahead = model, ahead
+        self._model, self._offsets = model, ahead
         self._state: Any = None
         self._outputs: Tensor | None = None
 
     @torch.no_grad()
     def push(self, x: Tensor, dt: Tensor | None = None, observed: Tensor | None = None) -> None:
-        """Take samples; arguments are those of `ModelStream.push`."""
+        """Process samples; see `ModelStream.push`."""
         for index in range(len(x)):
             row = slice(index, index + 1)
             outputs, self._state = self._model.step(
@@ -86,9 +86,9 @@ class StepStream(ModelStream):
                 self._state,
                 None if dt is None else dt[row],
                 observed=None if observed is None else observed[row],
-                ahead=self._ahead,
+                ahead=self._offsets,
             )
-            self._outputs = outputs if self._ahead is None else outputs.transpose(0, 1).flatten(1)
+            self._outputs = outputs if self._offsets is None else outputs.transpose(0, 1).flatten(1)
 
     def outputs(self) -> Tensor:
         """Return the prediction after the samples so far, (1, outputs)."""
@@ -101,8 +101,8 @@ class StepStream(ModelStream):
         return {str(index): _copied(part) for index, part in enumerate(parts)}
 
     def restore(self, leaves: dict[str, Leaf], sample: dict[str, Tensor | None]) -> None:
-        """Restore a state; arguments are those of `ModelStream.restore`."""
-        like = StepStream(self._model, self._ahead)
+        """Restore a state; see `ModelStream.restore`."""
+        like = StepStream(self._model, self._offsets)
         like.push(**sample)  # type: ignore[arg-type]
         check_leaves(leaves, like.leaves(), grows=grows(self._model))
         parts = [_copied(leaves[str(index)]) for index in range(len(leaves))]
@@ -179,7 +179,7 @@ class NetworkStream(ModelStream):
 
     @torch.no_grad()
     def push(self, x: Tensor, dt: Tensor | None = None, observed: Tensor | None = None) -> None:
-        """Take samples; arguments are those of `ModelStream.push`."""
+        """Process samples; see `ModelStream.push`."""
         vectors = self._model.encode_features(x, dt, observed)
         for vector in vectors.split(1):
             self._last = self._stream.push(vector)
@@ -198,7 +198,7 @@ class NetworkStream(ModelStream):
         return self._head((self._total / self._count).to(self._last.dtype))
 
     def leaves(self) -> dict[str, Leaf]:
-        """Return tensors and numbers that the state is made of, by name."""
+        """Return copies of the tensors and numbers of the state, by name."""
         assert self._last is not None
         state = self._stream.state
         parts = (state,) if isinstance(state, Tensor) else state
@@ -207,7 +207,7 @@ class NetworkStream(ModelStream):
         return leaves if self._total is None else {**leaves, "total": self._total.clone()}
 
     def restore(self, leaves: dict[str, Leaf], sample: dict[str, Tensor | None]) -> None:
-        """Go on from what `leaves` returned; arguments are those of `ModelStream.restore`."""
+        """Restore a state; see `ModelStream.restore`."""
         like = NetworkStream(self._model)
         like.push(**sample)  # type: ignore[arg-type]
         check_leaves(leaves, like.leaves(), grows=grows(self._model))

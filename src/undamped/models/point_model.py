@@ -11,7 +11,7 @@ from undamped._base.contract import Batch, InputKind, TaskShape
 from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import models
-from undamped.models.task_model import TaskModel, answers_of, refuse_unfit
+from undamped.models.task_model import TaskModel, answers_of, is_kind, refuse_unfit
 from undamped.nn.recurrent import Recurrent
 
 
@@ -42,15 +42,12 @@ class PointModel(TaskModel):
         **network_options: Any,
     ) -> None:
         super().__init__()
-        member = models[network]
         refuse_recurrent(network)
         answer = "number" if output_size else "density"
         shape = TaskShape(input_size, output_size, sequential=False, answer=answer)
-        refuse_unfit(network, PointModel, shape, answers_of(member))
+        refuse_unfit(network, PointModel, shape, answers_of(models[network]))
         refuse_condition(network, network_options)
-        sizes = {"input_size": input_size}
-        if output_size:
-            sizes["output_size"] = output_size
+        sizes = {"input_size": input_size} | ({"output_size": output_size} if output_size else {})
         self.network: nn.Module = models.build(network, **sizes, **network_options)
 
     @classmethod
@@ -74,13 +71,8 @@ class PointModel(TaskModel):
 
 
 def refuse_recurrent(network: str) -> None:
-    """Refuse a network that reads sequences.
-
-    Args:
-        network: Its registry name.
-    """
-    member = models[network]
-    if isinstance(member, type) and issubclass(member, Recurrent):
+    """Refuse the network called `network` if it reads sequences."""
+    if is_kind(network, Recurrent):
         raise OptionError(
             f"'{network}' is recurrent, and this task has single vectors. Choose another model; "
             "'undamped list' shows all."
@@ -88,12 +80,7 @@ def refuse_recurrent(network: str) -> None:
 
 
 def refuse_condition(network: str, options: Mapping[str, Any]) -> None:
-    """Refuse a conditional flow for points without a condition.
-
-    Args:
-        network: The registry name of the model.
-        options: Its options.
-    """
+    """Refuse options of a conditional flow, since points have no condition."""
     if options.get("context_size"):
         raise OptionError(
             f"{network}.context_size must be 0 for a task without a condition, got "

@@ -2,7 +2,7 @@
 
 The input may be vectors, symbols (integers, one-hot or embedded) or pixels (bytes, scaled to
 [0, 1]). Timestamps and missing values become further features: the logarithm of the time since the
-previous sample, and a mask beside the last measured values. The readout reads the output at the
+previous sample, and a mask with the last measured values. The readout reads the output at the
 true end of each sequence, every output, or their mean over the true length; for predictions at
 query times, the output at the last sample before and the time since.
 """
@@ -22,7 +22,7 @@ from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
 from undamped.models.model_stream import ModelStream, NetworkStream, Sample
-from undamped.models.task_model import StreamingModel, needed_target_times, refuse_unfit
+from undamped.models.task_model import StreamingModel, is_kind, needed_target_times, refuse_unfit
 from undamped.models.timestamped import (
     HeadAtTimes,
     gap_feature,
@@ -31,6 +31,7 @@ from undamped.models.timestamped import (
     timestamps_of,
 )
 from undamped.nn.recurrent import Recurrent
+from undamped.nn.sequence_tensors import join_features
 
 InputKind = Literal["vectors", "symbols", "pixels", "states"]
 Readout = Literal["last", "every", "mean"]
@@ -172,17 +173,15 @@ class SequenceModel(StreamingModel):
                 raise ShapeError(
                     f"The model does not read batch.{name}. Build it with reads=('{name}',)."
                 )
-        dtype = self.dtype
         if self.input_kind == "symbols":
-            vectors = self._encode_symbols(x)
+            parts = [self._encode_symbols(x)]
         else:
-            vectors = (x / 255 if self.input_kind == "pixels" else x).to(dtype)
+            parts = [(x / 255 if self.input_kind == "pixels" else x).to(self.dtype)]
         if observed is not None:
-            vectors = torch.cat([vectors, observed.to(dtype)], -1)
+            parts.append(observed.to(self.dtype))
         if gap is not None:
-            ago = gap_feature(gap, self.gap).unsqueeze(-1).to(dtype)
-            vectors = torch.cat([vectors, ago], -1)
-        return vectors
+            parts.append(gap_feature(gap, self.gap).unsqueeze(-1).to(self.dtype))
+        return join_features(parts)
 
     def _encode_symbols(self, x: Tensor) -> Tensor:
         if x.is_floating_point() or (
@@ -207,12 +206,8 @@ class SequenceModel(StreamingModel):
             features, state = self.network(vectors, state, lengths)
             times, queries = timestamps_of(batch, self.gap), needed_target_times(batch)
             return self.head(features, times, lengths, queries), state
-        if self.readout == "last":
-            features, state = self.network.last(vectors, state, lengths)
-        elif self.readout == "mean":
-            features, state = self.network.mean(vectors, state, lengths)
-        else:
-            features, state = self.network(vectors, state, lengths)
+        calls = {"last": self.network.last, "mean": self.network.mean, "every": self.network}
+        features, state = calls[self.readout](vectors, state, lengths)
         return self.head(features), state
 
     def on_features(self) -> nn.Module:
@@ -242,7 +237,7 @@ class SequenceModel(StreamingModel):
         With `readout="mean"` the state also holds the sum and the number of outputs, and with
         missing features the last values; a state that `run` returned restarts these.
         """
-        x, dt, observed, ahead = sample
+        x, dt, observed, offsets = sample
         before = state if isinstance(state, StreamState) else StreamState(state)
         if observed is not None and "observed" in self.reads:
             x = hold_last(x.unsqueeze(0), observed.unsqueeze(0), before.last_values).squeeze(0)
@@ -251,9 +246,9 @@ class SequenceModel(StreamingModel):
         last_values = x if "observed" in self.reads else None
         if self.at_times:
             now = features.new_zeros(1, len(x))
-            queries = now if ahead is None else ahead.to(now).unsqueeze(1).expand(-1, len(x))
+            queries = now if offsets is None else offsets.to(now).unsqueeze(1).expand(-1, len(x))
             outputs = self.head(features.unsqueeze(0), now, None, queries)
-            output = outputs[0] if ahead is None else outputs
+            output = outputs[0] if offsets is None else outputs
         elif self.readout != "mean":
             output = self.head(features)
         else:
@@ -305,13 +300,8 @@ class SequenceModel(StreamingModel):
 
 
 def refuse_points(network: str) -> None:
-    """Refuse a network that reads single points.
-
-    Args:
-        network: Its registry name.
-    """
-    member = models[network]
-    if not (isinstance(member, type) and issubclass(member, Recurrent)):
+    """Refuse the network called `network` if it reads single points."""
+    if not is_kind(network, Recurrent):
         raise OptionError(
             f"'{network}' reads single vectors, and the input is a sequence. Choose a recurrent "
             "model; 'undamped list' shows all."

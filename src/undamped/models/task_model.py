@@ -211,10 +211,7 @@ class StreamingModel(TaskModel):
 
 
 def refuse_unfit(
-    name: str,
-    model: type[TaskModel],
-    shape: TaskShape,
-    answers: frozenset[Answer] | None = None,
+    name: str, model: type[TaskModel], shape: TaskShape, answers: frozenset[Answer] | None = None
 ) -> None:
     """Refuse a model that does not fit a task, or whose packages are not installed.
 
@@ -227,23 +224,23 @@ def refuse_unfit(
     require(name, *model.packages)
     kinds = model.answers if answers is None else answers
     remedy = "Choose another model or another task; 'undamped list' shows all."
-    if shape.input_kind not in model.input_kinds or model.sequential not in (
-        None,
-        shape.sequential,
-    ):
+    if not _reads(model, shape):
         inputs = " or ".join(sorted(model.input_kinds))
         reason = (
             f"reads {_inputs(inputs, model.sequential)}, and this task has "
             f"{_inputs(shape.input_kind, shape.sequential)}"
         )
-        names = [n for n in models if _specific_to(models[n], shape)]
+        of_some_kinds = [n for n in models if is_kind(n, TaskModel) and _reads(models[n], shape)]
+        all_kinds = len(get_args(InputKind))
+        names = [n for n in of_some_kinds if len(models[n].input_kinds) < all_kinds]
         remedy = f"Choose one of: {', '.join(names)}." if names else remedy
     elif missing := shape.needs - model.uses:
         reason = f"cannot use {_listed(missing)}, which this task needs"
     elif shape.answer not in kinds:
         predicts = " or a ".join(sorted(kinds))
         reason = f"predicts a {predicts}, and this task needs a {shape.answer}"
-        names = [n for n in models if shape.answer in answers_of(models[n]) and _reads(n, shape)]
+        able = [n for n in models if shape.answer in answers_of(models[n])]
+        names = [n for n in able if _reads(models[n], shape)]
         remedy = f"Choose one of: {', '.join(names)}." if names else remedy
     elif shape.weighted and not model.weighs_sequences:
         reason = "cannot use weights of sequences (sample_weight)"
@@ -260,29 +257,22 @@ def needed_target_times(batch: Batch) -> Tensor:
     return batch.target_times
 
 
-def answers_of(member: Any) -> frozenset[Answer]:
+def is_kind(name: str, kind: type) -> bool:
+    """Return whether the model called `name` is a class derived from `kind`."""
+    return isinstance(models[name], type) and issubclass(models[name], kind)
+
+
+def answers_of(model: Any) -> frozenset[Answer]:
     """Return the kinds of predictions that a registered class makes."""
-    return getattr(member, "answers", TaskModel.answers)
+    return getattr(model, "answers", TaskModel.answers)
 
 
-def _specific_to(member: Any, shape: TaskShape) -> bool:
-    """Return whether a class is a `TaskModel` of this kind of inputs, and not of all kinds."""
-    return (
-        isinstance(member, type)
-        and issubclass(member, TaskModel)
-        and shape.input_kind in member.input_kinds
-        and member.sequential in (None, shape.sequential)
-        and len(member.input_kinds) < len(get_args(InputKind))
-    )
-
-
-def _reads(name: str, shape: TaskShape) -> bool:
+def _reads(model: Any, shape: TaskShape) -> bool:
     """Return whether a model reads inputs of a shape; networks without `input_kinds` read any."""
-    member = models[name]
-    kinds = getattr(member, "input_kinds", None)
+    kinds = getattr(model, "input_kinds", None)
     if kinds is None:
         return shape.input_kind != "states"
-    return shape.input_kind in kinds and member.sequential in (None, shape.sequential)
+    return shape.input_kind in kinds and model.sequential in (None, shape.sequential)
 
 
 def _inputs(kinds: str, sequential: bool | None) -> str:

@@ -11,7 +11,7 @@ from undamped._base.options import PositiveFloat, PositiveInt
 
 
 def time_gaps(
-    times: Tensor, lengths: Tensor | None, usual: float, start: Tensor | None = None
+    times: Tensor, lengths: Tensor | None, unit: float, start: Tensor | None = None
 ) -> Tensor:
     """Return the time since the previous step, (time, batch) in double precision.
 
@@ -21,7 +21,7 @@ def time_gaps(
     Args:
         times: (time, batch) timestamps; those after the end of a sequence may be anything.
         lengths: (batch,) the true length of each sequence; None if all are full.
-        usual: The usual gap, which timestamps have to resolve.
+        unit: The usual gap, which timestamps have to resolve.
         start: (batch,) the time before the first step; by default that of the first step.
     """
     timestamps = times.double()
@@ -39,7 +39,7 @@ def time_gaps(
         )
     if times.is_floating_point() and times.dtype != torch.float64:
         resolution = float(size.max()) * torch.finfo(times.dtype).eps
-        if resolution > 0.1 * usual:
+        if resolution > 0.1 * unit:
             raise ShapeError(
                 f"times must be torch.float64, got {times.dtype}, whose resolution near "
                 f"{float(size.max()):.3g} is {resolution:.2g}. Convert them, or count from the "
@@ -48,26 +48,21 @@ def time_gaps(
     return gaps
 
 
-def gap_feature(gap: Tensor, usual: float) -> Tensor:
-    """Return ln(1 + gap/usual), the gap as an input of a network.
+def gap_feature(gap: Tensor, unit: float) -> Tensor:
+    """Return ln(1 + gap/unit), the gap as an input of a network.
 
     It is 0 for repeated timestamps, about 1 for usual gaps, and 7 for a gap of a thousand usual
     ones.
     """
-    return torch.log1p(gap / usual)
+    return torch.log1p(gap / unit)
 
 
-def timestamps_of(batch: Batch, usual: float) -> Tensor:
-    """Return the timestamps of a batch (time, batch); by default regular ones in double precision.
-
-    Args:
-        batch: The batch, time first.
-        usual: The time between regular steps.
-    """
+def timestamps_of(batch: Batch, unit: float) -> Tensor:
+    """Return the timestamps of a batch (time, batch); by default regular ones, `unit` apart."""
     if batch.times is not None:
         return batch.times
     steps, size = batch.inputs.shape[:2]
-    regular = torch.arange(steps, dtype=torch.float64, device=batch.inputs.device) * usual
+    regular = torch.arange(steps, dtype=torch.float64, device=batch.inputs.device) * unit
     return regular[:, None].expand(steps, size)
 
 
@@ -109,12 +104,7 @@ def last_before(times: Tensor, lengths: Tensor | None, queries: Tensor) -> tuple
 
 
 def refuse_before(queries: Tensor, start: Tensor | float) -> None:
-    """Refuse query times before the initial state.
-
-    Args:
-        queries: (outputs, batch) the query times.
-        start: (batch,) the time of the initial state, or one for all.
-    """
+    """Refuse query times (outputs, batch) before the time of the initial state, (batch,) or one."""
     if bool((queries < start).any()):
         raise ShapeError(
             "target_times must not precede the initial state (time 0 by default). Count them from "

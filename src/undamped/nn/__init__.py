@@ -1,4 +1,4 @@
-"""Recurrent layers, used like `torch.nn.LSTM`, and their cells: one file per paper."""
+"""Recurrent layers, used like `torch.nn.LSTM`, and their cells, by family."""
 
 from undamped._base.lazy import lazy_names
 from undamped._base.registry import models

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from undamped._base.docstrings import documented_arguments
+from undamped._base.docstrings import HEADINGS, documented_arguments, sections
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.memory import refuse_beyond_memory
 from undamped._base.options import (
@@ -26,11 +26,12 @@ from undamped._base.options import (
     Units,
     check,
     options_of,
+    signature_options,
 )
 from undamped.nn.bases.block import Block, BlockKind
 from undamped.nn.bases.cell import Cell, State
 from undamped.nn.bases.updates import Penalised
-from undamped.nn.call_checks import check_state
+from undamped.nn.sequence_tensors import check_state
 from undamped.parametrizations.singular_band import orthogonality_penalty
 
 
@@ -47,17 +48,17 @@ class CellStack(Penalised):
         orthogonality_penalty: The number λ in a penalty λ‖WᵀW − I‖² that training adds, for
             networks with unconstrained matrices W that multiply the state.
         block: The block around each layer of independent units: none, or the block of the
-            state-space literature, x + glu(gelu(layer(norm(x)))) over a linear encoder of the
+            state-space literature, x + glu(gelu(layer(norm(x)))) after a linear encoder of the
             input. Layer normalisation allows streaming; batch normalisation is that of the papers,
-            with statistics that are fixed in evaluation. Dropout is then inside the block.
-        device: Where the parameters live.
+            with constant statistics in evaluation. Dropout is then inside the block.
+        device: The device of the parameters.
         dtype: The floating-point type of the parameters.
         cell_options: The options of the cell.
     """
 
     cell_class: ClassVar[type[Cell]]
     oscillates: ClassVar[bool] = False
-    """Whether the step `dt` and the pull `alpha` are those of undamped oscillators."""
+    """Whether `dt` and `alpha` are the step and the restoring force of undamped oscillators."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Set the signature and the documentation of a network from those of its cell."""
@@ -108,8 +109,7 @@ class CellStack(Penalised):
         if self.dropout and self.num_layers == 1 and self.block == "none":
             warnings.warn(
                 f"{type(self).__name__}: dropout={self.dropout:g} has no effect with one layer, "
-                "since dropout is applied "
-                "between layers. Set num_layers to 2 or more, or dropout to 0.",
+                "since it is applied between layers. Set num_layers to 2 or more, or dropout to 0.",
                 stacklevel=2,
             )
         if dtype is not None and not dtype.is_floating_point:
@@ -159,8 +159,8 @@ class CellStack(Penalised):
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
         """Return the options of the network and of its cell, as one list."""
-        options = _signature_options(CellStack)
-        for name in ("cell_options", "device", "dtype"):  # not part of a run's settings
+        options = signature_options(CellStack)
+        for name in ("device", "dtype"):  # not part of a run's settings
             options.pop(name)
         if not _has_free_matrices(cls.cell_class):
             options.pop("orthogonality_penalty")
@@ -230,7 +230,7 @@ class CellStack(Penalised):
         """Return a state in which some samples are reset, as for agents after an episode.
 
         Args:
-            state: As a call returned it.
+            state: The state, as a call returned it.
             ended: (batch,), true for the samples that are reset.
 
         Example:
@@ -244,23 +244,20 @@ class CellStack(Penalised):
                 f"{type(self).__name__}.restart: ended must have shape ({batch},), got "
                 f"{tuple(ended.shape)}."
             )
-        where = (ended != 0).view(1, -1, 1)
+        mask = (ended != 0).view(1, -1, 1)
         first = self.initial_state(batch)
         begins = (first,) if isinstance(first, Tensor) else first
         fresh = tuple(
-            # A part that grows is empty at the beginning, which zeros stand for.
-            torch.where(where, begin.to(part) if begin.shape == part.shape else 0, part)
+            # A part that grows is empty initially, which is represented by zeros.
+            torch.where(mask, begin.to(part) if begin.shape == part.shape else 0, part)
             for part, begin in zip(parts, begins, strict=True)
         )
-        joined = self.cell(0).trim_state(fresh)
+        joined = self.cell(0)._trim_state(fresh)
         return joined[0] if len(joined) == 1 else joined
 
     def _all_cells(self) -> list[Cell]:
-        return [
-            self.cell(layer, direction)
-            for layer in range(self.num_layers)
-            for direction in range(self.directions)
-        ]
+        """Return the cells, both directions of a layer one after the other."""
+        return list(self.cells)  # type: ignore[arg-type]
 
     def _join_states(self, states: list[State]) -> Tensor | State:
         joined = tuple(torch.stack(parts) for parts in zip(*states, strict=True))
@@ -285,16 +282,6 @@ def _has_free_matrices(cell_class: type[Cell]) -> bool:
     return cell_class.recurrent_matrices is not Cell.recurrent_matrices
 
 
-def _signature_options(owner: type[CellStack]) -> dict[str, Option]:
-    hints = inspect.get_annotations(owner.__init__, eval_str=True)
-    documented = documented_arguments(owner)
-    return {
-        p.name: Option(p.name, hints.get(p.name, Any), p.default, documented.get(p.name, ""))
-        for p in inspect.signature(owner.__init__).parameters.values()
-        if p.name != "self"
-    }
-
-
 def _signature(network: type[CellStack]) -> inspect.Signature:
     positional = ("input_size", "hidden_size", "num_layers")
     kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -313,17 +300,17 @@ def _signature(network: type[CellStack]) -> inspect.Signature:
 
 def _documentation(network: type[CellStack]) -> str:
     """Return the documentation of the cell with the arguments that all networks share."""
-    text = inspect.getdoc(network.cell_class) or ""
-    before, _, rest = text.partition("\nArgs:\n")
-    after = rest[rest.find("\n\n") :] if "\n\n" in rest else ""
-    if not rest:  # all arguments are documented by base classes of the cell
-        before, heading, example = text.partition("\nExample:\n")
-        after = f"\n{heading}{example}" if heading else ""
     shared = documented_arguments(CellStack)
     arguments = {name: option.description for name, option in network.declared_options().items()}
     arguments |= {name: shared[name] for name in ("device", "dtype")}
     lines = [
-        textwrap.fill(f"{name}: {about}", 96, initial_indent="    ", subsequent_indent="        ")
+        textwrap.fill(f"{name}: {about}", 92, subsequent_indent="    ")
         for name, about in arguments.items()
     ]
-    return "\n".join((before, "Args:", *lines)) + after
+    package = "undamped.nn." if network.__module__.startswith("undamped.nn.") else ""
+    example = f">>> net = {package}{network.__name__}(3, 16)\n"
+    example += ">>> output, state = net(torch.randn(50, 4, 3))"
+    texts = {"Example": example, **sections(network.cell_class), "Args": "\n".join(lines)}
+    parts = [texts.pop("")]
+    parts += [f"{h}:\n{textwrap.indent(texts[h], '    ')}" for h in HEADINGS if h in texts]
+    return "\n\n".join(parts) + "\n"

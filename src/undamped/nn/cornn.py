@@ -1,11 +1,14 @@
-"""coRNN (Rusch and Mishra, 2021): coupled, damped, controlled oscillators."""
+"""coRNN (Rusch and Mishra, 2021) and LEM (Rusch et al., 2022): discretised systems of ODEs."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
+from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, Range
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
@@ -15,7 +18,7 @@ from undamped.nn.recurrent import Recurrent
 
 
 class CoRNNCell(CoupledCell):
-    """coRNN: every unit is a damped oscillator, driven by all others.
+    """coRNN: every unit is a damped oscillator, forced by all units.
 
     Equation:
         z' = z + Δt (tanh(W y + 𝒲 z + V x + b) − γ y − ε z)
@@ -26,8 +29,8 @@ class CoRNNCell(CoupledCell):
         b bias, Δt step, γ restoring force, ε damping (of the old velocity).
 
     Promise:
-        Each unit is a linear damped oscillator under a force of size at most one, so whatever
-        the weights are, states stay below the sum of its impulse response.
+        Each unit is a linear damped oscillator under a force of size at most one, so that states
+        stay below the sum of its impulse response, for any weights.
 
     Args:
         hidden_size: Number of oscillators.
@@ -61,7 +64,7 @@ class CoRNNCell(CoupledCell):
     ) -> None:
         super().__init__(input_size, hidden_size)
         self.dt, self.gamma, self.epsilon = dt, gamma, epsilon
-        # One layer reads (x, y, z) in the authors' program; its default draw depends on that.
+        # In the authors' program one linear layer reads (x, y, z), with torch's default draw.
         bound = (input_size + 2 * hidden_size) ** -0.5
         self.input_weight = nn.Parameter(torch.empty(hidden_size, input_size))
         self.weight_hh = nn.Parameter(torch.empty(hidden_size, 2 * hidden_size))
@@ -70,41 +73,118 @@ class CoRNNCell(CoupledCell):
             nn.init.uniform_(parameter, -bound, bound)
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """W and 𝒲."""
+        """Return W and 𝒲."""
         return self.weight_hh.chunk(2, dim=1)
 
-    def constants(self) -> State:
-        """W and 𝒲 side by side, as they read (y, z)."""
-        return (self.weight_hh,)
-
-    def input_tensors(self) -> State:
-        """V and b."""
-        return self.input_weight, self.bias
-
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """The velocity first, from old position and old velocity; then the position."""
+        """Update the velocity from old position and velocity, then the position."""
         y, z = state
         force = torch.tanh(projected + self.product(state, constants))
         z = z + self.dt * (force - self.gamma * y - self.epsilon * z)
         return y + self.dt * z, z
 
     def elementwise(self) -> Step:
-        """The kernel of one oscillator step."""
+        """Return the kernel of one oscillator step."""
         return steps.CoupledOscillator(self.dt, self.gamma, self.epsilon)
 
     def state_bound(self, steps: int) -> tuple[float, float]:
-        """Add up |response| of y and z to a unit force, the worst case of any forcing."""
-        dt, keep = self.dt, 1 - self.dt * self.epsilon
+        """Return the sums of |y| and |z| in response to a unit force, the worst case."""
+        dt, decay = self.dt, 1 - self.dt * self.epsilon
         y, z, position, velocity = dt * dt, dt, 0.0, 0.0
         for _ in range(steps):
             position, velocity = position + abs(y), velocity + abs(z)
-            z = keep * z - dt * self.gamma * y
+            z = decay * z - dt * self.gamma * y
             y = y + dt * z
         return position, velocity
 
 
+LongestStep = Annotated[float, Range(low=0, high=1, open_low=True)]
+
+
+class LEMCell(CoupledCell):
+    """LEM, long expressive memory: every unit learns the length of its next step.
+
+    Equation:
+        a = Δt σ̂(W₁ y + V₁ x + b₁),  c = Δt σ̂(W₂ y + V₂ x + b₂)
+        z' = (1 − a) ⊙ z + a ⊙ tanh(W_z y + V_z x + b_z)
+        y' = (1 − c) ⊙ y + c ⊙ tanh(W_y z' + V_y x + b_y)
+
+    Symbols:
+        y hidden state (the output), z memory, x input, a and c lengths of steps, at most Δt, W
+        recurrent and V input matrices, b biases.
+
+    Promise:
+        States are averages of values of tanh: |y| and |z| are at most 1 − (1 − Δt)ⁿ after n steps,
+        for any weights.
+
+    Args:
+        dt: The longest step Δt.
+
+    Example:
+        >>> net = undamped.nn.LEM(3, 16)
+        >>> output, (y, z) = net(torch.randn(50, 4, 3))
+
+    Reference:
+        T. K. Rusch, S. Mishra, N. B. Erichson, M. W. Mahoney. Long expressive memory for sequence
+        modeling. ICLR, 2022.
+    """
+
+    promises = (Promise(Kind.BOUNDED_STATE, "|y| and |z| ≤ 1 − (1 − Δt)ⁿ after n steps"),)
+    state_names = ("hidden", "memory")
+
+    def __init__(
+        self, input_size: PositiveInt, hidden_size: PositiveInt, *, dt: LongestStep = 1.0
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.dt = dt
+        bound, n = hidden_size**-0.5, hidden_size
+
+        def uniform(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+
+        # The blocks of a, c and z are stacked; that of y multiplies z.
+        self.weight_hh = uniform(3 * n, n)
+        self.weight_zy = uniform(n, n)
+        self.input_weight = uniform(4 * n, input_size)
+        self.bias = uniform(4 * n)
+
+    def recurrent_matrices(self) -> tuple[Tensor, ...]:
+        """Return the square blocks that multiply y, and the one that multiplies z."""
+        return (*self.weight_hh.chunk(3), self.weight_zy)
+
+    def constants(self) -> State:
+        """Return the matrices that multiply y and z."""
+        return self.weight_hh, self.weight_zy
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """Update z, then y from the new z."""
+        y, z = state
+        of_y, of_z = constants
+        first, second, fast, slow = projected.chunk(4, dim=-1)
+        p, q, r = F.linear(y, of_y).chunk(3, dim=-1)
+        a, c = self.dt * torch.sigmoid(p + first), self.dt * torch.sigmoid(q + second)
+        z = z + a * (torch.tanh(r + fast) - z)
+        return y + c * (torch.tanh(F.linear(z, of_z) + slow) - y), z
+
+    def elementwise(self) -> Step:
+        """Return the kernel of both states."""
+        return steps.LongExpressive(self.dt)
+
+    def elementwise_tensors(self, constants: State) -> State:
+        """Return W_y transposed for the forward pass, and as it is for the backward pass."""
+        return constants[1].t().contiguous(), constants[1].detach()
+
+    def state_bound(self, steps: int) -> tuple[float, float]:
+        """Return 1 − (1 − Δt)ⁿ for both, from a zero state."""
+        bound = 1 - (1 - self.dt) ** steps
+        return bound, bound
+
+
 @models.register("cornn")
 class coRNN(Recurrent):
-    """Stacked layers of `CoRNNCell`, which has the equation and the options."""
-
     cell_class = CoRNNCell
+
+
+@models.register("lem")
+class LEM(Recurrent):
+    cell_class = LEMCell

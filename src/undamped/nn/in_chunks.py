@@ -25,7 +25,7 @@ from undamped.kernels.shared.chunks import Limits, chunk_length, ranges
 from undamped.kernels.shared.operator import refuse_second_derivatives
 from undamped.kernels.shared.threads import alone
 from undamped.nn.bases.block import Block
-from undamped.nn.bases.cell import State
+from undamped.nn.bases.cell import States
 from undamped.nn.sequence_tensors import padding_mask
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ def _scans_blocks(network: Recurrent, x: Tensor) -> bool:
     return all(
         isinstance(cell, Block)
         and cell.norm == "layer-norm"
-        and cell.cell.block_scan(*x.shape[:2]) is not None
+        and cell.cell._block_scan(*x.shape[:2]) is not None
         for cell in network.cells
     )
 
 
 def run_in_chunks(
-    network: Recurrent, x: Tensor, states: list[State], lengths: Tensor | None, result: Result
-) -> tuple[Tensor, list[State]]:
+    network: Recurrent, x: Tensor, states: States, lengths: Tensor | None, result: Result
+) -> tuple[Tensor, States]:
     """Run all layers over (time, batch, input).
 
     Args:
@@ -108,7 +108,7 @@ def run_in_chunks(
     return output, _grouped(finals, counts)
 
 
-def _grouped(parts: Sequence[Tensor], counts: tuple[int, ...]) -> list[State]:
+def _grouped(parts: Sequence[Tensor], counts: tuple[int, ...]) -> States:
     remaining = iter(parts)
     return [tuple(next(remaining) for _ in range(count)) for count in counts]
 
@@ -120,7 +120,7 @@ class _Layers(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, *arguments: Any) -> tuple[Tensor, list[State]]:
+    def forward(self, *arguments: Any) -> tuple[Tensor, States]:
         return self.network._run_layers(*arguments)
 
 
@@ -132,7 +132,7 @@ class _Plan:
     names: tuple[str, ...]
     counts: tuple[int, ...]
     lengths: Tensor | None
-    masks: list[State]
+    masks: States
     result: Result
 
     def threads(self, x: Tensor) -> AbstractContextManager[None]:
@@ -199,80 +199,74 @@ class _InChunks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: _Plan, count: int, x: Tensor, *tensors: Tensor) -> Any:
         with plan.threads(x):
-            return _InChunks._forward(ctx, plan, count, x, *tensors)
+            state, parameters = [t.detach() for t in tensors[:count]], tensors[count:]
+            differentiated = any(ctx.needs_input_grad)
+            each = step_bytes(plan.network, x)
+            chunks = ranges(len(x), chunk_length(len(x), each, CHUNK))
+            first_saved = (
+                _first_saved_step(plan.network, len(x), each) if differentiated else len(x)
+            )
+            leaves = [p.detach().requires_grad_(p.requires_grad) for p in parameters]
+            # Tensors that outlive the loop are allocated first: between temporary ones they would
+            # fragment the memory of the system's allocator.
+            ctx.begins = [part.new_empty((len(chunks), *part.shape)) for part in state]
+            outputs, ctx.records = plan.buffer(x), {}
+            for index, (start, stop) in enumerate(chunks):
+                for buffer, part in zip(ctx.begins, state, strict=True):
+                    buffer[index] = part
+                if start >= first_saved:
+                    record = _run_with_graph(plan, x[start:stop], state, start, leaves)
+                    ctx.records[start] = record
+                    output = record.output.detach()
+                    state = [part.detach() for part in record.finals]
+                else:
+                    with torch.no_grad():
+                        output, state = plan.run_chunk(x[start:stop], state, start, leaves)
+                if plan.result == "sum":
+                    outputs += output
+                elif plan.result == "every":
+                    outputs[start:stop] = output
+                del output
+            ctx.plan, ctx.count, ctx.chunks, ctx.leaves = plan, count, chunks, leaves
+            ctx.save_for_backward(x, *parameters)
+            return outputs, *(part.clone() for part in state)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         refuse_second_derivatives()
         with ctx.plan.threads(ctx.saved_tensors[0]):
-            return _InChunks._backward(ctx, *grads)
-
-    @staticmethod
-    def _forward(ctx: Any, plan: _Plan, count: int, x: Tensor, *tensors: Tensor) -> Any:
-        state, parameters = [t.detach() for t in tensors[:count]], tensors[count:]
-        differentiated = any(ctx.needs_input_grad)
-        each = step_bytes(plan.network, x)
-        chunks = ranges(len(x), chunk_length(len(x), each, CHUNK))
-        first_saved = _first_saved_step(plan.network, len(x), each) if differentiated else len(x)
-        leaves = [p.detach().requires_grad_(p.requires_grad) for p in parameters]
-        # Tensors that outlive the loop are allocated first: between temporary ones they would
-        # fragment the memory of the system's allocator.
-        ctx.begins = [part.new_empty((len(chunks), *part.shape)) for part in state]
-        outputs, ctx.records = plan.buffer(x), {}
-        for index, (start, stop) in enumerate(chunks):
-            for buffer, part in zip(ctx.begins, state, strict=True):
-                buffer[index] = part
-            if start >= first_saved:
-                record = _run_with_graph(plan, x[start:stop], state, start, leaves)
-                ctx.records[start] = record
-                output = record.output.detach()
-                state = [part.detach() for part in record.finals]
-            else:
-                with torch.no_grad():
-                    output, state = plan.run_chunk(x[start:stop], state, start, leaves)
-            if plan.result == "sum":
-                outputs += output
-            elif plan.result == "every":
-                outputs[start:stop] = output
-            del output
-        ctx.plan, ctx.count, ctx.chunks, ctx.leaves = plan, count, chunks, leaves
-        ctx.save_for_backward(x, *parameters)
-        return outputs, *(part.clone() for part in state)
-
-    @staticmethod
-    def _backward(ctx: Any, *grads: Tensor) -> Any:
-        grad, *flowing = grads
-        x, *_ = ctx.saved_tensors  # raises if a parameter has changed since
-        plan, leaves = ctx.plan, ctx.leaves
-        grad_x = torch.empty_like(x) if ctx.needs_input_grad[2] else None
-        trained = [leaf for leaf in leaves if leaf.requires_grad]
-        totals = [torch.zeros_like(leaf) for leaf in trained]
-        for index, (start, stop) in reversed(list(enumerate(ctx.chunks))):
-            record = ctx.records.get(start)
-            if record is None:
-                begin = [buffer[index] for buffer in ctx.begins]
-                record = _run_with_graph(plan, x[start:stop], begin, start, leaves)
-            results, incoming = list(record.finals), list(flowing)
-            if plan.result != "last":
-                results.append(record.output)
-                incoming.append(grad if plan.result == "sum" else grad[start:stop])
-            inputs = [*record.state, *trained]
-            if grad_x is not None:
-                inputs.append(record.x)
-            gradients = list(_gradients(results, inputs, incoming))
-            if grad_x is not None:
-                grad_chunk = gradients.pop()
-                grad_x[start:stop] = 0 if grad_chunk is None else grad_chunk
-            flowing = [
-                torch.zeros_like(part) if g is None else g
-                for g, part in zip(gradients, record.state, strict=False)
-            ]
-            for total, g in zip(totals, gradients[ctx.count :], strict=True):
-                if g is not None:
-                    total += g
-        sums = iter(totals)
-        of_parameters = [next(sums) if leaf.requires_grad else None for leaf in leaves]
-        return None, None, grad_x, *flowing, *of_parameters
+            grad, *flowing = grads
+            x, *_ = ctx.saved_tensors  # raises if a parameter has changed since
+            plan, leaves = ctx.plan, ctx.leaves
+            grad_x = torch.empty_like(x) if ctx.needs_input_grad[2] else None
+            trained = [leaf for leaf in leaves if leaf.requires_grad]
+            totals = [torch.zeros_like(leaf) for leaf in trained]
+            for index, (start, stop) in reversed(list(enumerate(ctx.chunks))):
+                record = ctx.records.get(start)
+                if record is None:
+                    begin = [buffer[index] for buffer in ctx.begins]
+                    record = _run_with_graph(plan, x[start:stop], begin, start, leaves)
+                results, incoming = list(record.finals), list(flowing)
+                if plan.result != "last":
+                    results.append(record.output)
+                    incoming.append(grad if plan.result == "sum" else grad[start:stop])
+                inputs = [*record.state, *trained]
+                if grad_x is not None:
+                    inputs.append(record.x)
+                gradients = list(_gradients(results, inputs, incoming))
+                if grad_x is not None:
+                    grad_chunk = gradients.pop()
+                    grad_x[start:stop] = 0 if grad_chunk is None else grad_chunk
+                flowing = [
+                    torch.zeros_like(part) if g is None else g
+                    for g, part in zip(gradients, record.state, strict=False)
+                ]
+                for total, g in zip(totals, gradients[ctx.count :], strict=True):
+                    if g is not None:
+                        total += g
+            sums = iter(totals)
+            of_parameters = [next(sums) if leaf.requires_grad else None for leaf in leaves]
+            return None, None, grad_x, *flowing, *of_parameters
 
 
 def _gradients(

@@ -13,17 +13,17 @@ from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, Posi
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.linear.scan import linear_scan
-from undamped.nn.bases.cell import State
-from undamped.nn.bases.state_space import StateSpaceCell, width_or
+from undamped.nn.bases.cell import ScanResult, State
+from undamped.nn.bases.state_space import StateSpaceCell
 from undamped.nn.recurrent import Recurrent
 
 Start = Literal["ring", "hippo"]
 STEPS = (1e-3, 1e-1)
-"""Between which S5 draws its steps."""
+"""The range from which S5 draws its steps."""
 
 
 class LRUCell(StateSpaceCell):
-    """LRU: units turn and shrink in the complex plane, each at its own pace.
+    """LRU: units rotate and decay in the complex plane, each at its own rate.
 
     Equation:
         h' = λ ⊙ h + γ ⊙ B u,  λ = exp(−exp(ν) + i exp(θ)),  y = Re(C h) + D u
@@ -31,24 +31,24 @@ class LRUCell(StateSpaceCell):
     Symbols:
         h hidden state, complex; u input, y output, ν, θ and ln γ are learned, B and C complex
         matrices, D a factor for every feature, or a matrix where input and output differ in size.
-        γ = √(1 − |λ|²) at the start keeps the size of the state that of the input.
+        With the initial γ = √(1 − |λ|²) the state is as large as the input.
 
-        With start="hippo" eigenvalues begin where those of S5 do: λ = exp(Λ Δ) with Λ those of
-        the normal part of HiPPO-LegS, one of each conjugate pair, ln Δ uniform between 0.001 and
-        0.1, and γ = |λ − 1| / |Λ|.
+        With start="hippo" initial eigenvalues are those of S5: λ = exp(Λ Δ) with Λ those of the
+        normal part of HiPPO-LegS, one of each conjugate pair, ln Δ uniform between ln 0.001 and
+        ln 0.1, and γ = |λ − 1| / |Λ|.
 
-        The layer is linear. The papers put normalisation, a gelu, a gated linear unit and a sum
-        with the input around it: block="batch-norm", or "layer-norm", which streams.
+        The layer is linear. In the papers it is inside a block of normalisation, gelu, gated linear
+        unit and residual connection: block="batch-norm", or "layer-norm", which allows streaming.
 
     Promise:
-        |λ| = exp(−exp(ν)), below one whatever is learned.
+        |λ| = exp(−exp(ν)), below one for any weights.
 
     Args:
         modes: Number of complex units; 0 for as many as the output has features.
-        smallest: The smallest modulus |λ| at the start, in the ring.
-        largest: The largest modulus |λ| at the start, in the ring.
-        largest_phase: The largest phase of λ at the start, in the ring.
-        start: Whether eigenvalues start uniform in a ring, or as S5's.
+        smallest: The smallest initial modulus |λ|, for the ring.
+        largest: The largest initial modulus |λ|, for the ring.
+        largest_phase: The largest initial phase of λ, for the ring.
+        start: Whether initial eigenvalues are uniform in a ring, or those of S5.
 
     Example:
         >>> net = undamped.nn.LRU(6, 16, num_layers=2, modes=8)
@@ -75,7 +75,7 @@ class LRUCell(StateSpaceCell):
         largest_phase: PositiveFloat = 2 * math.pi,
         start: Start = "ring",
     ) -> None:
-        modes = width_or(modes, hidden_size)
+        modes = modes or hidden_size
         super().__init__(input_size, hidden_size, 2 * modes)
         self.modes = modes
         if start == "ring":
@@ -86,38 +86,36 @@ class LRUCell(StateSpaceCell):
         self.shrink_log = nn.Parameter(shrink.log())
         self.phase_log = nn.Parameter(phase.log())
         self.gain_log = nn.Parameter(gain.log())
-        # Real and imaginary part side by side, as complex numbers lie in memory; of C, with the
-        # sign that the real part of C h has.
+        # Real and imaginary parts alternate, as those of complex numbers in memory; those of C have
+        # the sign of the real part of C h.
         self.input_weight = nn.Parameter(
             torch.randn(modes, 2, input_size) / (2 * input_size) ** 0.5
         )
         self.output_weight = nn.Parameter(torch.randn(hidden_size, 2 * modes) / modes**0.5)
 
     def drive_weight(self) -> Tensor:
-        """γ B, the real part of a row above its imaginary part."""
+        """Return γ B, the real part of a row above its imaginary part."""
         scaled = self.gain_log.exp().view(-1, 1, 1) * self.input_weight
         return scaled.flatten(0, 1)
 
     def eigenvalues(self) -> Tensor:
-        """λ as pairs (modes, 2)."""
+        """Return λ as pairs (modes, 2)."""
         size, phase = torch.exp(-self.shrink_log.exp()), self.phase_log.exp()
         return torch.stack([size * phase.cos(), size * phase.sin()], -1)
 
     def constants(self) -> State:
-        """Real and imaginary part of λ."""
+        """Return real and imaginary part of λ."""
         return self.eigenvalues().unbind(-1)
 
     def move(self, drive: Tensor, units: State, constants: State) -> State:
-        """λ ⊙ h + γ ⊙ B u."""
+        """Return λ ⊙ h + γ ⊙ B u."""
         a, b = constants
         x, y = units[0][..., ::2], units[0][..., 1::2]
         rotated = torch.stack([a * x - b * y, b * x + a * y], -1)
         return (rotated.flatten(-2) + drive,)
 
-    def move_along(
-        self, drive: Tensor, units: State, lengths: Tensor | None
-    ) -> tuple[Tensor, State]:
-        """All steps in one compiled loop."""
+    def move_along(self, drive: Tensor, units: State, lengths: Tensor | None) -> ScanResult:
+        """Make all steps in one compiled loop."""
         pairs = (self.modes, 2)
         outputs, last = linear_scan(
             drive.unflatten(-1, pairs), self.eigenvalues(), units[0].unflatten(-1, pairs), lengths
@@ -125,11 +123,11 @@ class LRUCell(StateSpaceCell):
         return outputs.flatten(-2), (last.flatten(-2),)
 
     def free_parameters(self) -> list[nn.Parameter]:
-        """ν and θ."""
+        """Return ν and θ."""
         return [self.shrink_log, self.phase_log]
 
     def recurrent_matrix(self) -> Tensor:
-        """The real matrix of a step on all pairs."""
+        """Return the real matrix of a step on all pairs."""
         real, imaginary = self.eigenvalues().unbind(-1)
         blocks = [
             torch.stack([torch.stack([a, -b]), torch.stack([b, a])])
@@ -138,42 +136,40 @@ class LRUCell(StateSpaceCell):
         return torch.block_diag(*blocks)
 
     def spectrum(self) -> Tensor:
-        """The moduli of all eigenvalues, conjugates included."""
+        """Return the moduli of all eigenvalues, conjugates included."""
         return torch.exp(-self.shrink_log.exp()).repeat(2)
 
 
 def _ring(
     modes: int, smallest: float, largest: float, largest_phase: float
 ) -> tuple[Tensor, Tensor]:
-    """Draw λ uniformly from a ring: −ln|λ| and the phase."""
+    """Draw λ uniformly from a ring; return −ln|λ| and the phase."""
     if smallest > largest or not largest:
         raise OptionError(
             f"smallest must be at most largest={largest:g}, which must be > 0, got {smallest}."
         )
     squares = torch.empty(modes).uniform_(smallest**2, largest**2)
-    # As far from the ends as single precision can tell: both have no logarithm.
+    # Away from the ends by what single precision resolves: both have no logarithm.
     shrink = (-0.5 * squares.clamp(1e-12, 1 - 1e-7).log()).clamp(min=1e-7)
     return shrink, largest_phase * torch.rand(modes).clamp(min=1e-6)
 
 
 def _hippo(modes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw S5's steps: −ln|λ|, the phase, and what an input is scaled by."""
+    """Draw the steps of S5; return −ln|λ|, the phase, and the factor of the input."""
     size = 2 * modes
     root = (2 * torch.arange(size, dtype=torch.float64) + 1).sqrt()
-    # The normal part of HiPPO-LegS is −1/2 on the diagonal and half of the outer product beside
-    # it, with opposite signs: skew, so that its eigenvalues are conjugate pairs.
+    # The normal part of HiPPO-LegS is −1/2 on the diagonal and half of the outer product elsewhere,
+    # with opposite signs: skew, so that its eigenvalues are conjugate pairs.
     skew = 0.5 * torch.outer(root, root)
     skew = skew.triu(1) - skew.tril(-1)
-    turning = torch.linalg.eigvalsh(1j * skew)[modes:]  # the positive half
+    frequencies = torch.linalg.eigvalsh(1j * skew)[modes:]  # the positive half
     low, high = (math.log(step) for step in STEPS)
     step = torch.empty(modes).uniform_(low, high).exp()
-    rates = torch.complex(torch.full_like(turning, -0.5), turning)
+    rates = torch.complex(torch.full_like(frequencies, -0.5), frequencies)
     gain = (torch.exp(rates * step) - 1).abs() / rates.abs()
-    return 0.5 * step, (turning * step).to(step.dtype), gain.to(step.dtype)
+    return 0.5 * step, (frequencies * step).to(step.dtype), gain.to(step.dtype)
 
 
 @models.register("lru")
 class LRU(Recurrent):
-    """Stacked layers of `LRUCell`, which has the equation and the options."""
-
     cell_class = LRUCell

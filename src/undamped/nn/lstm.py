@@ -1,4 +1,4 @@
-"""LSTM (Hochreiter and Schmidhuber, 1997)."""
+"""LSTM (Hochreiter and Schmidhuber, 1997) and GRU (Cho et al., 2014)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from torch.nn import functional as F
 from undamped._base.errors import OptionError
 from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.kernels.coupled import Step, coupled_scan, projections, steps
+from undamped.kernels.coupled import coupled_scan, projections, steps
 from undamped.kernels.dispatch import use_plain_loops
-from undamped.nn.bases.cell import State, reference_scan
-from undamped.nn.bases.coupled import CoupledCell, runs_compiled
-from undamped.nn.bases.torch_kernels import gate_parameters, kernel_scan, summed_bias
-from undamped.nn.torch_like import TorchLike
+from undamped.nn.bases.cell import ScanResult, State, reference_scan
+from undamped.nn.bases.coupled import runs_compiled
+from undamped.nn.torch_like import TorchCell, TorchLike
 
 
-class LSTMCell(CoupledCell):
-    """LSTM: gates decide what a memory cell keeps, takes in and shows.
+class LSTMCell(TorchCell):
+    """LSTM: gates control what a memory cell keeps, reads and outputs.
 
     Equation:
         i, f, o = σ̂(W h + V x + b) for each gate,  g = tanh(W_g h + V_g x + b_g)
@@ -26,25 +25,24 @@ class LSTMCell(CoupledCell):
 
     Symbols:
         h hidden state, c memory cell, i, f, o input, forget and output gate, g candidate.
-        Weights are stacked in the order i, f, g, o, as torch.nn.LSTM stacks them. With `proj_size`
+        Weights are stacked in the order i, f, g, o, as in torch.nn.LSTM. With `proj_size`
         h' = R (o ⊙ tanh(c')) with a trained matrix R.
 
     Promise:
         None. The path through c is multiplied by the forget gate at every step, so the gradient
-        fades as the product of gates does.
+        vanishes with the product of the gates.
 
     Args:
-        h_detach: Probability with which, at each step of training, no gradient flows through h,
-            only through c (Kanuparthi et al., 2019); the paper uses 0.25 to 0.5. Values are not
-            changed, and the fused kernel is not used while it is on.
-        bias: Whether there are biases.
-        proj_size: Number of features of h where it is projected, as in torch.nn.LSTM; 0 for as many
-            as there are hidden units. A step then costs what one without a projection does.
-        input_std: Standard deviation with which the input matrix is drawn; none draws it as
-            torch.nn.LSTM does, uniformly within 1/√n. Symbols as one-hot vectors want 1: within
-            1/√n the network hardly tells them apart at first.
-        forget_bias: What the bias of the forget gate starts with, all others starting at zero;
-            none draws them as torch.nn.LSTM does.
+        h_detach: Probability that a step of training has no gradient through h, only through c
+            (Kanuparthi et al., 2019); the paper uses 0.25 to 0.5. Values are not changed, and the
+            fused kernel is not used if it is positive.
+        proj_size: Number of features of h after a projection, as in torch.nn.LSTM; 0 for no
+            projection. A step costs the same as one without a projection.
+        input_std: Standard deviation of the initial input matrix; by default it is uniform within
+            1/√n as in torch.nn.LSTM. For symbols as one-hot vectors use 1, since with small weights
+            the network hardly distinguishes them at first.
+        forget_bias: Initial bias of the forget gate, all others being zero; by default they are
+            drawn as in torch.nn.LSTM.
 
     Example:
         >>> net = undamped.nn.LSTM(3, 16, num_layers=2)
@@ -60,6 +58,10 @@ class LSTMCell(CoupledCell):
 
     state_names = ("hidden", "memory")
     torch_class = nn.LSTM
+    torch_kernel = "lstm"
+    gates = 4
+    kernel = steps.LongShort()
+    weight_hr: Tensor
 
     def __init__(
         self,
@@ -72,36 +74,17 @@ class LSTMCell(CoupledCell):
         input_std: PositiveFloat | None = None,
         forget_bias: float | None = None,
     ) -> None:
-        super().__init__(input_size, hidden_size)
+        super().__init__(input_size, hidden_size, bias=bias, proj_size=proj_size)
         if proj_size >= hidden_size:
             raise OptionError(
                 f"proj_size must be smaller than hidden_size={hidden_size}, got {proj_size}."
             )
         self.h_detach, self.proj_size = h_detach, proj_size
-        self.weight_ih: Tensor
-        self.weight_hh: Tensor
-        self.bias_ih: Tensor | None
-        self.bias_hh: Tensor | None
-        self.weight_hr: Tensor
-        gate_parameters(self, input_size, hidden_size, 4, bias, proj_size)
-        self.begin(input_std, forget_bias)
-
-    @torch.no_grad()
-    def begin(self, input_std: float | None, forget_bias: float | None) -> None:
-        """Draw the input matrix and set the biases as the options of the same names say."""
-        if input_std is not None:
-            nn.init.normal_(self.weight_ih, std=input_std)
-        if forget_bias is None:
-            return
-        if self.bias_ih is None or self.bias_hh is None:
-            raise OptionError("forget_bias needs a network with biases. Set bias=True.")
-        self.bias_ih.zero_()
-        self.bias_hh.zero_()
-        self.bias_ih[self.hidden_size : 2 * self.hidden_size] = forget_bias
+        self.initialise(input_std, forget_bias, "forget_bias")
 
     @property
     def state_sizes(self) -> tuple[int | None, ...]:
-        """h, which may be projected, and c."""
+        """Sizes of h, which may be projected, and of c."""
         return self.output_size, self.hidden_size
 
     @property
@@ -113,20 +96,12 @@ class LSTMCell(CoupledCell):
     def _detaching(self) -> bool:
         return self.h_detach > 0 and self.training and torch.is_grad_enabled()
 
-    def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """The square block of each gate."""
-        return self.weight_hh.chunk(4)
-
-    def input_tensors(self) -> State:
-        """V and b of all four gates."""
-        return self.weight_ih, *summed_bias(self.bias_ih, self.bias_hh)
-
     def constants(self) -> State:
-        """The recurrent matrices, one above the other, and R where there is one."""
+        """Return the stacked recurrent matrices, and R if there is one."""
         return (self.weight_hh, self.weight_hr) if self.proj_size else (self.weight_hh,)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """One step of the gates."""
+        """Make one step of the gates."""
         hidden, memory = state
         if self._detaching and float(torch.rand(())) < self.h_detach:
             hidden = hidden.detach()
@@ -136,25 +111,23 @@ class LSTMCell(CoupledCell):
         full_hidden = torch.sigmoid(o) * torch.tanh(memory)
         return F.linear(full_hidden, constants[1]) if self.proj_size else full_hidden, memory
 
-    def elementwise(self) -> Step:
-        """The kernel of the gates."""
-        return steps.LongShort()
+    def elementwise_tensors(self, constants: State) -> State:
+        """Return nothing: the projection is applied outside of the kernel."""
+        return ()
 
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Scan with the fused kernels, or plainly while h is detached."""
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
+        """Scan with the fused kernels, or in a plain loop if h is detached."""
         if self._detaching:
             return reference_scan(self, x, state, lengths)
         if self.proj_size and not use_plain_loops() and runs_compiled(x, *state, self.weight_hh):
             return self._projected_scan(x, state, lengths)
         return super().scan(x, state, lengths)
 
-    def _projected_scan(
-        self, x: Tensor, state: State, lengths: Tensor | None
-    ) -> tuple[Tensor, State]:
-        """Scan with what R is applied to in place of h: W h is (W R) of it.
+    def _projected_scan(self, x: Tensor, state: State, lengths: Tensor | None) -> ScanResult:
+        """Scan with the state before its projection in place of h: W h is (W R) times it.
 
-        R is then one large product for all steps. The first h, which R did not make, comes in as
-        an input that is zero later on.
+        R is then one large product for all steps. The first h, which is not a result of R, is an
+        input that is zero at later steps.
         """
         matrix, projection = self.constants()
         weight, *bias = self.input_tensors()
@@ -171,17 +144,79 @@ class LSTMCell(CoupledCell):
         )
         return F.linear(output, projection), (F.linear(last, projection), memory)
 
-    def plain_scan(
-        self, x: Tensor, state: State, lengths: Tensor | None = None
-    ) -> tuple[Tensor, State]:
-        """Scan in torch's kernel."""
-        weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
-        weights += [self.weight_hr] if self.proj_size else []
-        return kernel_scan(torch.lstm, x, state, weights, lengths)
+
+class GRUCell(TorchCell):
+    """GRU: gates as in an LSTM, without a separate memory cell.
+
+    Equation:
+        r, z = σ̂(W h + V x + b) for each gate,  n = tanh(V_n x + b_n + r ⊙ (W_n h + d_n))
+        h' = (1 − z) ⊙ n + z ⊙ h
+
+    Symbols:
+        h hidden state, r reset gate, z update gate, n candidate, d_n the recurrent bias inside
+        the reset. Weights are stacked in the order r, z, n, as in torch.nn.GRU.
+
+    Promise:
+        None. The direct path is multiplied by z at every step.
+
+    Args:
+        input_std: Standard deviation of the initial input matrix. By default it is uniform within
+            1/√n as in torch.nn.GRU, with which a few inputs have little effect at first.
+        update_bias: Initial bias of the update gate, all others being zero. By default they are
+            drawn as in torch.nn.GRU, and a step forgets half of a state; with 2.5 a twelfth.
+
+    Reference:
+        K. Cho et al. Learning phrase representations using RNN encoder-decoder for statistical
+        machine translation. EMNLP, 2014.
+    """
+
+    torch_class = nn.GRU
+    torch_kernel = "gru"
+    gates = 3
+    kernel = steps.GatedRecurrent()
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        bias: bool = True,
+        input_std: PositiveFloat | None = None,
+        update_bias: float | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias=bias)
+        self.initialise(input_std, update_bias, "update_bias")
+
+    def input_tensors(self) -> State:
+        """Return V, and all biases but the one inside the reset."""
+        if self.bias_ih is None or self.bias_hh is None:
+            return (self.weight_ih,)
+        gates = 2 * self.hidden_size
+        outside = torch.cat([self.bias_hh[:gates], torch.zeros_like(self.bias_hh[gates:])])
+        return self.weight_ih, self.bias_ih + outside
+
+    def constants(self) -> State:
+        """Return the stacked recurrent matrices, and the bias inside the reset."""
+        if self.bias_hh is None:
+            return self.weight_hh, self.weight_hh.new_zeros(self.hidden_size)
+        return self.weight_hh, self.bias_hh[2 * self.hidden_size :]
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """Make one step; the recurrent bias of the candidate is inside the reset."""
+        (hidden,) = state
+        weight, inside = constants
+        p_r, p_z, p_n = projected.chunk(3, dim=-1)
+        h_r, h_z, h_n = F.linear(hidden, weight).chunk(3, dim=-1)
+        update = torch.sigmoid(p_z + h_z)
+        candidate = torch.tanh(p_n + torch.sigmoid(p_r + h_r) * (h_n + inside))
+        return ((1 - update) * candidate + update * hidden,)
 
 
 @models.register("lstm")
 class LSTM(TorchLike):
-    """Stacked layers of `LSTMCell`, which has the equation and the options."""
-
     cell_class = LSTMCell
+
+
+@models.register("gru")
+class GRU(TorchLike):
+    cell_class = GRUCell

@@ -12,46 +12,44 @@ from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
 from undamped.kernels.dispatch import through_operator
-from undamped.nn.bases.attention import Alignment, weights_of
-from undamped.nn.bases.cell import MemoryPlan, State
-from undamped.nn.bases.memory import CompiledStep, MemoryCell
+from undamped.nn.bases.cell import MemoryPlan, ScanResult, State
+from undamped.nn.bases.memory import CompiledStep, MemoryCell, weights_of
 from undamped.nn.lstm import LSTMCell
 from undamped.nn.recurrent import Recurrent
 
 if TYPE_CHECKING:
     from undamped.kernels.memory.record import Record
-    from undamped.kernels.memory.sparse_share import SparseMarks, SparsePlan
 
 
 class SABCell(MemoryCell):
-    """SAB: an LSTM that keeps every k-th state and attends to the few that fit best.
+    """SAB: an LSTM that stores every k-th state and attends to those with the largest scores.
 
     Equation:
         ĥ_t, m_t = LSTM(h_{t−1}, m_{t−1}, x_t),  h_t = ĥ_t + c_t,  c_t = Σ a_i h_{ki}
         e_i = vᵀ tanh(W ĥ_t + K h_{ki}),  a_i = relu(e_i − e₍ₗ₊₁₎)/Σ relu(e_j − e₍ₗ₊₁₎)
-        Every k-th h_t is remembered; the network shows (h_t, c_t).
+        Every k-th h_t is stored; the output of the network is (h_t, c_t).
 
     Symbols:
-        h hidden state, m the LSTM's memory cell, c what attention brings, k `keep_every`,
-        l `top`, e₍ₗ₊₁₎ the largest score that is left out; as long as no more than l states are
-        remembered a = softmax(e). W, K, v trained.
+        h hidden state, m memory cell of the LSTM, c context, k `keep_every`, l `top`, e₍ₗ₊₁₎ the
+        largest score that is left out; if at most l states are stored, a = softmax(e). W, K, v
+        trained.
 
     Promise:
-        None that is strict. After `truncate` steps the gradient goes on through attended states
-        alone. The state grows by one hidden vector every k steps. Weights are differences of scores
-        divided by their sum: where scores nearly tie, who is attended to hangs on rounding, and
-        from there on float32 and float64 may part.
+        None strict. After `truncate` steps there is a gradient only through attended states. The
+        state grows by one hidden vector every k steps. Weights are differences of scores divided by
+        their sum: if scores are nearly equal, rounding decides which states are attended to, and
+        results in float32 and float64 may differ from there on.
 
     Args:
-        keep_every: The number k of steps between two remembered states.
+        keep_every: The number k of steps between two stored states.
         top: The number l of states that are attended to.
-        truncate: After how many steps the gradient through h and m is cut; 0 never cuts it.
-        scores: As in the paper, or as in the program released with it: e_i = vᵀ tanh(K h_{ki}) and
-            e₍ₗ₎ subtracted once more than l states are remembered. These weights do not depend on
-            ĥ_t (its part cancels), and l − 1 states are left: with l = 1 none. The program also
-            remembers a state of zeros from the start and cuts the gradient one step earlier.
-        input_std: Standard deviation with which the input matrix is drawn, as for LSTM.
-        forget_bias: What the bias of the forget gate starts with, as for LSTM.
+        truncate: Number of steps after which the gradient through h and m is cut; 0 for never.
+        scores: As in the paper, or as in the program released with it: e_i = vᵀ tanh(K h_{ki}), and
+            e₍ₗ₎ is subtracted if more than l states are stored. These weights do not depend on ĥ_t
+            (its part cancels), and l − 1 states remain: none with l = 1. The program also stores an
+            initial state of zeros and cuts the gradient one step earlier.
+        input_std: Standard deviation of the initial input matrix, as for LSTM.
+        forget_bias: Initial bias of the forget gate, as for LSTM.
 
     Example:
         >>> net = undamped.nn.SAB(3, 16, keep_every=5, top=3)
@@ -80,9 +78,8 @@ class SABCell(MemoryCell):
         input_std: PositiveFloat | None = None,
         forget_bias: float | None = None,
     ) -> None:
-        alignment: Alignment = "additive"
         inner = LSTMCell(input_size, hidden_size, input_std=input_std, forget_bias=forget_bias)
-        super().__init__(input_size, hidden_size, inner, alignment, "sum")
+        super().__init__(input_size, hidden_size, inner, "additive", "sum")
         self.keep_every, self.top, self.truncate = keep_every, top, truncate
         self.scores: Literal["paper", "released"] = scores
         if scores == "released":
@@ -90,20 +87,20 @@ class SABCell(MemoryCell):
 
     @property
     def output_size(self) -> int:
-        """h and c side by side."""
+        """Size of h and c together."""
         return 2 * self.hidden_size
 
     @property
     def memory_sizes(self) -> tuple[int | None, ...]:
-        """Past states and their flags, both growing, and the number of steps."""
+        """None for past states and their flags, which grow, and 1 for the number of steps."""
         return (None, None, 1)
 
     def output(self, state: State) -> Tensor:
-        """(h, c)."""
+        """Return (h, c)."""
         return torch.cat(state[:2], dim=-1)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Step, attend, add, remember every k-th sum."""
+        """Make a step, attend, add the context, and store every k-th sum."""
         hidden, _, memory, past, flags, clock = state
         if self.truncate and torch.is_grad_enabled():
             cut = (clock != 0) & (clock % self.truncate == 0)
@@ -125,31 +122,31 @@ class SABCell(MemoryCell):
     def remember(
         self, projected: Tensor, hidden: Tensor, state: State, memory: State, constants: State
     ) -> tuple[Tensor, State]:
-        """Not used: `advance` attends before it remembers."""
+        """Not used: `advance` attends before it stores a state."""
         raise NotImplementedError
 
     @property
-    def _place(self) -> int:
-        """Which of the scores, from the largest, is subtracted from all."""
+    def _limit_rank(self) -> int:
+        """Rank of the score that is subtracted from all, 1 for the largest."""
         return self.top + (self.scores == "paper")
 
     def _weights(self, query: Tensor, states: Tensor, flags: Tensor) -> Tensor:
         scores = self.attention.scores(query, states)
         if states.shape[1] <= self.top:
             return weights_of(scores, flags)
-        hidden = scores.masked_fill(~flags, -torch.inf)
-        limit = hidden.topk(self._place, dim=1).values[:, -1:]
+        masked = scores.masked_fill(~flags, -torch.inf)
+        limit = masked.topk(self._limit_rank, dim=1).values[:, -1:]
         full = flags.sum(1, keepdim=True) > self.top
         above = F.relu(scores - torch.where(full, limit, scores.amin(1, keepdim=True))) * flags
         total = above.sum(1, keepdim=True)
         sparse = above / torch.where(total > 0, total, 1)
         return torch.where(full, sparse, weights_of(scores, flags))
 
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Run over (time, batch, input) with the compiled loops, or plainly where they cannot.
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
+        """Scan (time, batch, input) in the compiled loops, or in a plain one if they cannot run.
 
-        How much is remembered is read off a clock: a compiler leaves the pass alone, and without
-        numbers there is none.
+        The number of stored states depends on the values of a clock, so that the pass is not traced
+        by a compiler and is refused for tensors without values.
         """
         if not through_operator(x):
             return super().scan(x, state, lengths)
@@ -157,41 +154,32 @@ class SABCell(MemoryCell):
         if x.is_meta or exporting():
             raise OptionError(
                 "SAB cannot run without values (on the meta device or in torch.export), because "
-                "its "
-                "memory grows depending on a clock. Use rellstm or memlstm instead."
+                "its memory grows depending on a clock. Use rellstm or memlstm instead."
             )
         untraced_scan: Any = torch.compiler.disable(super().scan)
         return untraced_scan(x, state, lengths)
 
-    def compiled_scan(
-        self,
-        step: CompiledStep,
-        x: Tensor,
-        state: State,
-        lengths: Tensor | None,
-        constants: State,
-    ) -> tuple[Tensor, State]:
-        """Run over (time, batch, input) with the compiled loops."""
+    def compiled_scan(self, arguments: tuple[Any, ...]) -> ScanResult:
+        """Scan (time, batch, input) with the compiled loops, from their arguments."""
         from undamped.kernels.memory.scan import memory_scan
         from undamped.kernels.memory.sparse_share import SparseShare
 
-        arguments = self._sparse_arguments(step, x, state, lengths)
         output, final = memory_scan(SparseShare, *arguments)
         recurrent_state = (final[name] for name in ("hidden", "context", "cell"))
         past = final["slots"].transpose(0, 1).flatten(1)
         return output, (*recurrent_state, past, final["seen"], final["clock"])
 
     def record(self, x: Tensor, state: State, lengths: Tensor | None = None) -> Record:
-        """Run over (time, batch, input) and say what was attended to."""
+        """Scan (time, batch, input) and return the attention."""
         from undamped.kernels.memory.record import sparse_record
 
         step = self.compiled_step(self.constants())
         assert step is not None  # an LSTM
-        return sparse_record(*self._sparse_arguments(step, x, state, lengths))
+        return sparse_record(*self._scan_arguments(step, x, state, lengths))
 
-    def _sparse_arguments(
+    def _scan_arguments(
         self, step: CompiledStep, x: Tensor, state: State, lengths: Tensor | None
-    ) -> tuple[SparsePlan, Tensor, dict[str, Tensor], SparseMarks]:
+    ) -> tuple[Any, ...]:
         from undamped.kernels.memory.sparse_share import SparseMarks, SparsePlan
 
         hidden, context, memory, past, flags, clock = state
@@ -202,33 +190,28 @@ class SABCell(MemoryCell):
         plan = SparsePlan(
             keep_every=self.keep_every,
             top=self.top,
-            place=self._place,
+            place=self._limit_rank,
             truncate=self.truncate if torch.is_grad_enabled() else 0,
             lengths=lengths,
             times=due.any(1).nonzero().squeeze(1).numpy(),
         )
-        attention = self.attention
-        assert attention.score is not None
         tensors = {
             "hidden": hidden,
             "context": context,
             "cell": memory,
             "slots": past.view(x.shape[1], -1, self.hidden_size).transpose(0, 1),
-            "input": step.projection[0],
-            **dict(zip(("bias",), step.projection[1:], strict=False)),
             "recurrent": step.matrix,
-            "query": attention.query,
-            "key": attention.key,
-            "vector": attention.score,
+            "query": self.attention.query,
+            **self._weights_by_name(step),
         }
         return plan, x, tensors, SparseMarks(flags, clock)
 
     def _freeze_finished(self, new: State, old: State, running: Tensor) -> State:
-        """Samples that are over remember nothing more."""
+        """Store no further states of samples that have ended."""
         *recurrent, past, flags, clock = new
         *before, old_past, _, old_clock = old
         more = past.shape[1] - old_past.shape[1]
-        if more and not bool((running & (flags[:, -1:] != 0)).any()):  # none of those that go on
+        if more and not bool((running & (flags[:, -1:] != 0)).any()):  # none of the running
             past, flags = old_past, flags[:, :-1]
         elif more:
             past = torch.cat((past[:, :-more], torch.where(running, past[:, -more:], 0)), dim=-1)
@@ -243,6 +226,4 @@ class SABCell(MemoryCell):
 
 @models.register("sab")
 class SAB(Recurrent):
-    """Stacked layers of `SABCell`, which has the equation and the options."""
-
     cell_class = SABCell

@@ -1,12 +1,18 @@
-"""Operations on sequences and states: masks, concatenation, reversal, last outputs."""
+"""Operations on sequences and states, and checks of the arguments of a recurrent network."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from undamped._base.errors import OptionError, ShapeError, shortened
+from undamped.kernels.dispatch import through_operator
+from undamped.nn.bases.cell import Cell, State
 
 
 def padding_mask(x: Tensor, lengths: Tensor) -> Tensor:
@@ -54,3 +60,121 @@ def mask_and_last(output: Tensor, first: Tensor, lengths: Tensor | None) -> tupl
     output = output.masked_fill(padding_mask(output, lengths), 0)
     last = output[(lengths - 1).clamp(min=0), torch.arange(len(lengths), device=output.device)]
     return output, torch.where((lengths > 0).unsqueeze(-1), last, first)
+
+
+def check_type(name: str, x: Tensor, weight: Tensor, full_precision: bool) -> None:
+    """Refuse an input whose type is not that of a parameter, and half precision if required."""
+    if x.dtype != weight.dtype:
+        raise ShapeError(
+            f"{name} input must be {weight.dtype}, as the parameters are, got {x.dtype}. "
+            "Convert one of the two by .to(dtype)."
+        )
+    if full_precision and x.dtype in (torch.bfloat16, torch.float16):
+        raise OptionError(
+            f"{name} needs float32 or float64, got {x.dtype}. For mixed precision use "
+            "torch.autocast around the model, which leaves this network in full precision."
+        )
+
+
+def refuse_lengths(name: str, lengths: Tensor | None) -> None:
+    """Refuse lengths in addition to a PackedSequence, whose lengths might differ."""
+    if lengths is not None:
+        raise OptionError(f"{name}: leave out lengths with a PackedSequence, which contains them.")
+
+
+def check_shape(name: str, x: Tensor, input_size: int, batch_first: bool, stream: bool) -> None:
+    """Refuse an input that is not a sequence with `input_size` features, or one sample of it."""
+    time_at = 1 if x.dim() == 3 and batch_first and not stream else 0
+    if not (x.dim() in (2, 3) and x.shape[-1] == input_size and x.shape[time_at] > 0):
+        layout = "(batch, time, " if batch_first else "(time, batch, "
+        layout, shape = ("(batch, ", x.shape[1:]) if stream else (layout, x.shape)
+        raise ShapeError(
+            f"{name} input must have shape {layout}{input_size}) with at least one step, got "
+            f"{tuple(shape)}. The last dimension is input_size; see also batch_first."
+        )
+
+
+def check_state(
+    name: str, parts: State, cell: Cell, counts: tuple[int, int], dtype: torch.dtype
+) -> None:
+    """Refuse a state whose parts have other shapes, or another type, than those of `cell`.
+
+    Args:
+        name: The name of the network.
+        parts: The tensors of the state.
+        cell: One of the cells.
+        counts: The number of cells, and of sequences.
+        dtype: The type of the input.
+    """
+    cells, batch = counts
+    sizes = cell.state_sizes
+    fits = len(parts) == len(sizes) and all(
+        part.shape == (cells, batch, part.shape[-1] if size is None else size)
+        for part, size in zip(parts, sizes, strict=True)
+    )
+    if not fits:
+        expected = ", ".join(
+            f"{part} {(cells, batch, 'any' if size is None else size)}"
+            for part, size in zip(cell.state_names, sizes, strict=True)
+        )
+        shapes = ", ".join(str(tuple(part.shape)) for part in parts) or "none"
+        raise ShapeError(
+            f"{name} state must be tensors of shapes {expected}, got {shapes}. Pass the state "
+            "that an earlier call returned, or none."
+        )
+    if any(part.dtype != dtype for part in parts):
+        types = ", ".join(str(part.dtype) for part in parts)
+        raise ShapeError(
+            f"{name} state must be {dtype}, as the input is, got {types}. Convert one of the two "
+            "by .to(dtype)."
+        )
+
+
+def check_lengths(lengths: Tensor | None, x: Tensor) -> Tensor | None:
+    """Return a copy of lengths that fit (time, batch, input), in 64 bits; None if all are full.
+
+    It is a copy because the backward pass reads it again, when the caller may have overwritten it.
+    """
+    steps, batch = x.shape[:2]
+    if lengths is None or not batch:
+        return None
+    lengths = torch.as_tensor(lengths, device=x.device)
+    integers = not lengths.dtype.is_floating_point and lengths.dtype != torch.bool
+    if integers:
+        # In eight bits, sums with lengths would overflow.
+        lengths = lengths.to(torch.int64, copy=True)
+    fits = lengths.shape == (batch,) and integers
+    if fits and through_operator(x):
+        return lengths  # values cannot be read while tracing
+    if not fits or int(lengths.min()) < 1 or int(lengths.max()) > steps:
+        raise ShapeError(
+            f"lengths must be {batch} integers from 1 to {steps}, one per sequence, got "
+            f"{shortened(lengths.tolist())}."
+        )
+    return None if all_full(lengths, x) else lengths
+
+
+def in_full_precision(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a method of a network in full precision, also inside `torch.autocast`.
+
+    A state that is carried over thousands of steps would be lost in the eight bits of a bfloat16.
+    So layers around the network may be rounded, but not the recurrence.
+    """
+
+    @functools.wraps(method)
+    def run(self: nn.Module, input: Any, *arguments: Any, **keywords: Any) -> Any:
+        tensor = input.data if isinstance(input, PackedSequence) else input
+        if not isinstance(tensor, Tensor):
+            kind = f"{type(input).__module__}.{type(input).__name__}"
+            raise ShapeError(
+                f"{type(self).__name__} input must be a tensor or a PackedSequence, got {kind}. "
+                "Convert it, for example by torch.as_tensor(x, dtype=torch.float32)."
+            )
+        device = tensor.device.type
+        if device == "meta" or not torch.is_autocast_enabled(device):
+            return method(self, input, *arguments, **keywords)
+        with torch.autocast(device, enabled=False):
+            unrounded = input.to(next(self.parameters()).dtype)
+            return method(self, unrounded, *arguments, **keywords)
+
+    return run

@@ -8,18 +8,18 @@ _NAMES = {
     "Givens": "undamped.parametrizations.givens",
     "Householder": "undamped.parametrizations.householder",
     "MatrixSet": "undamped.parametrizations.matrix_set",
-    "Riemannian": "undamped.parametrizations.riemannian",
+    "Riemannian": "undamped.parametrizations.cayley",
     "ScaledCayley": "undamped.parametrizations.cayley",
     "Schur": "undamped.parametrizations.schur",
     "SingularBand": "undamped.parametrizations.singular_band",
-    "Skew": "undamped.parametrizations.skew",
+    "Skew": "undamped.parametrizations.exponential",
     "isometry_defect": "undamped.parametrizations.matrix_set",
     "nearest_isometry": "undamped.parametrizations.matrix_set",
     "orthogonal_start": "undamped.parametrizations.initial",
     "orthogonality_penalty": "undamped.parametrizations.singular_band",
     "random_orthogonal": "undamped.parametrizations.initial",
-    "riemannian_step": "undamped.parametrizations.riemannian",
-    "rotation": "undamped.parametrizations.skew",
+    "riemannian_step": "undamped.parametrizations.cayley",
+    "rotation": "undamped.parametrizations.exponential",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

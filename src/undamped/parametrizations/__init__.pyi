@@ -3,8 +3,12 @@
 Written by `python -m undamped._base.index`; do not edit.
 """
 
+from undamped.parametrizations.cayley import Riemannian as Riemannian
 from undamped.parametrizations.cayley import ScaledCayley as ScaledCayley
+from undamped.parametrizations.cayley import riemannian_step as riemannian_step
 from undamped.parametrizations.exponential import Exponential as Exponential
+from undamped.parametrizations.exponential import Skew as Skew
+from undamped.parametrizations.exponential import rotation as rotation
 from undamped.parametrizations.fourier_unitary import FourierUnitary as FourierUnitary
 from undamped.parametrizations.givens import Givens as Givens
 from undamped.parametrizations.householder import Householder as Householder
@@ -13,10 +17,6 @@ from undamped.parametrizations.initial import random_orthogonal as random_orthog
 from undamped.parametrizations.matrix_set import MatrixSet as MatrixSet
 from undamped.parametrizations.matrix_set import isometry_defect as isometry_defect
 from undamped.parametrizations.matrix_set import nearest_isometry as nearest_isometry
-from undamped.parametrizations.riemannian import Riemannian as Riemannian
-from undamped.parametrizations.riemannian import riemannian_step as riemannian_step
 from undamped.parametrizations.schur import Schur as Schur
 from undamped.parametrizations.singular_band import SingularBand as SingularBand
 from undamped.parametrizations.singular_band import orthogonality_penalty as orthogonality_penalty
-from undamped.parametrizations.skew import Skew as Skew
-from undamped.parametrizations.skew import rotation as rotation

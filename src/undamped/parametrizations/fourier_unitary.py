@@ -1,7 +1,8 @@
 """The unitary matrices of the uRNN: W = D₃ R₂ F⁻¹ D₂ Π R₁ F D₁, applied in O(n log n).
 
 D are diagonal phases, R reflections I − 2vvᴴ/‖v‖², F the unitary Fourier transform, Π a fixed
-permutation: 7n free numbers (three phases, and two complex vectors).
+permutation: 7n free numbers (three phases, and two complex vectors). Cells store complex numbers as
+pairs of real ones, (real | imaginary).
 
 Reference: M. Arjovsky, A. Shah, Y. Bengio. Unitary evolution recurrent neural networks.
 ICML, 2016.
@@ -15,15 +16,15 @@ import torch
 from torch import Tensor
 
 from undamped._base.options import PositiveInt
-from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect
+from undamped.parametrizations.matrix_set import TransformSet
 
 
-class FourierUnitary(MatrixSet):
+class FourierUnitary(TransformSet):
     """W = D₃ R₂ F⁻¹ D₂ Π R₁ F D₁.
 
     Args:
         size: Rows of the matrix.
-        generator: Where the permutation is drawn from.
+        generator: Generator that draws the permutation.
 
     Example:
         >>> maps = FourierUnitary(8)
@@ -52,38 +53,26 @@ class FourierUnitary(MatrixSet):
         rows = _reflect(reflect_second, torch.fft.ifft(second * rows, norm="ortho"))
         return third * rows
 
-    def transform_back(self, free: Tensor, rows: Tensor) -> Tensor:
-        """Return Wᴴ = W⁻¹ applied to each complex row (…, size)."""
-        first, second, third = torch.polar(torch.ones_like(free[:3]), -free[:3])
-        reflect_first, reflect_second = torch.complex(free[3:7:2], free[4:7:2])
-        rows = torch.fft.fft(_reflect(reflect_second, third * rows), norm="ortho")
-        rows = (second * rows)[..., torch.argsort(self.permutation)]
-        return first * torch.fft.ifft(_reflect(reflect_first, rows), norm="ortho")
-
-    def forward(self, *free: Tensor) -> Tensor:
-        """Form the matrix, by applying the product to the identity."""
-        eye = torch.eye(
-            self.size,
-            dtype=torch.promote_types(free[0].dtype, torch.complex32),
-            device=free[0].device,
-        )
-        return self.transform(free[0], eye).mT
-
-    def right_inverse(self, matrix: Tensor) -> Tensor:
-        """Refuse: 7n numbers reach a thin subset, and are not read off a matrix."""
-        raise self.refuse(matrix, "free numbers from `sample_free()`, not a matrix")
-
-    def distance(self, matrix: Tensor) -> Tensor:
-        """‖WᴴW − I‖."""
-        return isometry_defect(matrix)
-
-    def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        """Draw all free numbers and form the matrix."""
-        return self.forward(self.sample_free(generator).double()).detach()
-
 
 def _reflect(vector: Tensor, rows: Tensor) -> Tensor:
     size = (vector.conj() * vector).real.sum()
     flat = rows.reshape(-1, rows.shape[-1])
     along = (flat @ vector.conj()).unsqueeze(1)
     return torch.addmm(flat, along, (2 / size * vector).unsqueeze(0), alpha=-1).view(rows.shape)
+
+
+def real_form(matrix: Tensor) -> Tensor:
+    """Return the real matrix (2m, 2n) that does to (real | imaginary) what `matrix` does."""
+    re, im = matrix.real, matrix.imag
+    return torch.cat([torch.cat([re, -im], dim=1), torch.cat([im, re], dim=1)])
+
+
+def to_complex(pair: Tensor) -> Tensor:
+    """Read (…, 2n) as n complex numbers."""
+    re, im = pair.chunk(2, dim=-1)
+    return torch.complex(re, im)
+
+
+def to_pair(values: Tensor) -> Tensor:
+    """Write n complex numbers as (…, 2n)."""
+    return torch.cat([values.real, values.imag], dim=-1)

@@ -22,17 +22,17 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
-from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect
+from undamped.parametrizations.matrix_set import TransformSet
 
 GivensStyle = Literal["tunable", "fft"]
 
 
-class Givens(MatrixSet):
+class Givens(TransformSet):
     """W = D F_L … F_1, layers of plane rotations.
 
     Args:
         size: Rows of the matrix; a power of two for the style "fft".
-        layers: How many layers; for "fft" at most log₂ of the size, which is the default there.
+        layers: Number of layers; for "fft" at most log₂ of the size, which is the default there.
         style: Which coordinates are paired.
         unitary: Whether rotations and D have phases; if not, the matrix is real.
 
@@ -59,17 +59,16 @@ class Givens(MatrixSet):
         self.style, self.unitary = style, unitary
         pairs = [_pairs(size, layer, style) for layer in range(self.layers)]
         partner = torch.arange(size).repeat(self.layers, 1)
-        # Where a coordinate is not paired, its slot is the rotation by nothing, kept at the end.
+        # A coordinate without a partner has the last slot, a rotation by the angle zero.
         self.angles = sum(len(first) for first in pairs)
         slot = torch.full((self.layers, size), self.angles)
         second = torch.zeros(self.layers, size, dtype=torch.bool)
         count = 0
         for layer, first in enumerate(pairs):
-            other = first + (1 if style == "tunable" else 2**layer)
-            partner[layer, first], partner[layer, other] = other, first
-            numbers = torch.arange(count, count + len(first))
-            slot[layer, first] = slot[layer, other] = numbers
-            second[layer, other] = True
+            last = first + (1 if style == "tunable" else 2**layer)
+            partner[layer, first], partner[layer, last] = last, first
+            slot[layer, first] = slot[layer, last] = torch.arange(count, count + len(first))
+            second[layer, last] = True
             count += len(first)
         self.register_buffer("partner", partner, persistent=False)
         self.register_buffer("slot", slot, persistent=False)
@@ -77,7 +76,7 @@ class Givens(MatrixSet):
 
     @property
     def free_size(self) -> int:
-        """How many free numbers: angles, and for unitary matrices phases and D."""
+        """Number of free numbers: angles, and for unitary matrices phases and D."""
         return 2 * self.angles + self.size if self.unitary else self.angles
 
     def sample_free(self, generator: torch.Generator | None = None) -> Tensor:
@@ -97,11 +96,11 @@ class Givens(MatrixSet):
             return torch.stack([cosine, zero, off, zero], dim=1)
         phases = torch.nn.functional.pad(free[self.angles : 2 * self.angles], (0, 1))[self.slot]
         re, im = torch.cos(phases), torch.sin(phases)
-        keep_re = torch.where(self.second, re * cosine, cosine)
-        keep_im = torch.where(self.second, im * cosine, zero)
+        on_re = torch.where(self.second, re * cosine, cosine)
+        on_im = torch.where(self.second, im * cosine, zero)
         off_re = torch.where(self.second, sine, -re * sine)
         off_im = torch.where(self.second, zero, -im * sine)
-        rotations = torch.stack([keep_re, keep_im, off_re, off_im], dim=1)
+        rotations = torch.stack([on_re, on_im, off_re, off_im], dim=1)
         last = free[2 * self.angles :]
         zeros = torch.zeros_like(last)
         diagonal = torch.stack([torch.cos(last), torch.sin(last), zeros, zeros])
@@ -116,35 +115,14 @@ class Givens(MatrixSet):
 
     def transform(self, free: Tensor, rows: Tensor) -> Tensor:
         """Return W applied to each row (…, size), layer by layer."""
-        for (keep_re, keep_im, off_re, off_im), partner in zip(
+        for (on_re, on_im, off_re, off_im), partner in zip(
             self.coefficients(free), self.partners(), strict=True
         ):
+            on, off = on_re, off_re
             if self.unitary:
-                keep, off = torch.complex(keep_re, keep_im), torch.complex(off_re, off_im)
-            else:
-                keep, off = keep_re, off_re
-            rows = keep * rows + off * rows[..., partner]
+                on, off = torch.complex(on_re, on_im), torch.complex(off_re, off_im)
+            rows = on * rows + off * rows[..., partner]
         return rows
-
-    def forward(self, *free: Tensor) -> Tensor:
-        """Multiply the layers out."""
-        kind = (
-            torch.promote_types(free[0].dtype, torch.complex32) if self.unitary else free[0].dtype
-        )
-        eye = torch.eye(self.size, dtype=kind, device=free[0].device)
-        return self.transform(free[0], eye).mT
-
-    def right_inverse(self, matrix: Tensor) -> Tensor:
-        """Refuse: a few layers reach a thin subset, and angles are not read off a matrix."""
-        raise self.refuse(matrix, "free angles from `sample_free()`, not a matrix")
-
-    def distance(self, matrix: Tensor) -> Tensor:
-        """‖WᴴW − I‖."""
-        return isometry_defect(matrix)
-
-    def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        """Draw all angles uniformly and multiply out."""
-        return self.forward(self.sample_free(generator).double()).detach()
 
 
 def _pairs(size: int, layer: int, style: GivensStyle) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
-from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect
+from undamped.parametrizations.matrix_set import IsometrySet
 
 
 def reflection_factors(vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -32,8 +32,8 @@ def reflection_factors(vectors: Tensor) -> tuple[Tensor, Tensor]:
     return unit, torch.linalg.solve_triangular(triangle, unit.mT, upper=True)
 
 
-class Householder(MatrixSet):
-    """W = H₁ … H_m S: orthogonal, m reflections, fixed signs S (all one unless read back).
+class Householder(IsometrySet):
+    """W = H₁ … H_m S: orthogonal, m reflections, fixed signs S (all 1 unless read from a matrix).
 
     Args:
         size: Rows of the matrix.
@@ -70,7 +70,7 @@ class Householder(MatrixSet):
             axis = torch.eye(self.size, dtype=rest.dtype)[i]
             vector = torch.where(torch.arange(self.size) < i, 0.0, rest[:, i] - axis)
             length = torch.linalg.vector_norm(vector)
-            # A column that is on its axis already has its sign turned, which S makes up for.
+            # A column that lies on its axis changes its sign, for which S compensates.
             vector = vector / length if length > 1e-7 else axis
             vectors[:, i] = vector
             rest = rest - 2 * torch.outer(vector, vector @ rest)
@@ -82,15 +82,10 @@ class Householder(MatrixSet):
         self.signs = signs.to(matrix)
         return vectors.to(matrix.dtype)
 
-    def distance(self, matrix: Tensor) -> Tensor:
-        """‖WᵀW − I‖."""
-        return isometry_defect(matrix)
-
     def sample_vectors(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw the vectors (n, m) as the paper does, uniform in [−1, 1] and then of length one."""
         shape = (self.size, self.reflections)
-        values = 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
-        values = values.tril()
+        values = (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1).tril()
         return values / torch.linalg.vector_norm(values, dim=0, keepdim=True)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:

@@ -1,8 +1,7 @@
-"""Orthogonal matrices to start from: random, Henaff, Cayley and the identity.
+"""Orthogonal initialisation: random, Henaff, Cayley and the identity.
 
-All return a rotation (determinant one), because that is what the exponential and Cayley
-maps of a skew matrix can reach. Angles are drawn per 2 × 2 block; for an odd size the last row
-stands alone with eigenvalue one.
+All matrices are rotations (determinant one), which the exponential and Cayley maps of a skew matrix
+can reach. Angles are drawn per 2 × 2 block; for an odd size the last row is that of the identity.
 
 Reference: Henaff, Szlam and LeCun (2016) for the block rotations; Helfrich, Willmott and Ye
 (2018) for the Cayley variant; both as listed in appendix D of the thesis this library follows.
@@ -17,14 +16,19 @@ import torch
 from torch import Tensor
 
 OrthogonalStart = Literal["random", "henaff", "henaff-half", "cayley", "identity"]
-"""Names of initialisations. "henaff-half" draws angles from (−π, 0), as the programs published
-with the non-normal and the relevance-screened networks do; "henaff" from (−π, π)."""
+# The programs published with the non-normal and the relevance-screened networks draw "henaff-half".
+# "cayley" is the Cayley transform of blocks −tan(s/2), s in [0, π/2): the rotations by s.
+_ANGLES = {
+    "henaff": (-math.pi, math.pi),
+    "henaff-half": (-math.pi, 0.0),
+    "cayley": (0.0, math.pi / 2),
+}
 
 
 def random_orthogonal(
     size: int, *, generator: torch.Generator | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Draw a rotation uniformly (Haar), by QR of a Gaussian matrix with the signs put right."""
+    """Draw a rotation uniformly (Haar), by QR of a Gaussian matrix with corrected signs."""
     gaussian = torch.randn(size, size, generator=generator, dtype=torch.float64)
     q, r = torch.linalg.qr(gaussian)
     # Without this sign fix the distribution depends on the QR algorithm.
@@ -61,28 +65,17 @@ def henaff(
     )
 
 
-def cayley(
+def orthogonal_start(
+    kind: OrthogonalStart,
     size: int,
     *,
-    high: float = math.pi / 2,
     generator: torch.Generator | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Draw the Cayley transform of blocks −tan(s/2), s uniform in [0, high).
-
-    (I + A)⁻¹(I − A) with a block [[0, a], [−a, 0]], a = −tan(s/2), is the rotation by s, so the
-    matrix is written down directly instead of by solving a linear system.
-    """
-    return henaff(size, low=0.0, high=high, generator=generator, dtype=dtype)
-
-
-def orthogonal_start(
-    kind: OrthogonalStart, size: int, *, generator: torch.Generator | None = None
-) -> Tensor:
     """Draw an orthogonal matrix by the name of its initialisation."""
     if kind == "identity":
-        return torch.eye(size)
-    if kind == "henaff-half":
-        return henaff(size, high=0.0, generator=generator)
-    draw = {"random": random_orthogonal, "henaff": henaff, "cayley": cayley}[kind]
-    return draw(size, generator=generator)
+        return torch.eye(size, dtype=dtype)
+    if kind == "random":
+        return random_orthogonal(size, generator=generator, dtype=dtype)
+    low, high = _ANGLES[kind]
+    return henaff(size, low=low, high=high, generator=generator, dtype=dtype)

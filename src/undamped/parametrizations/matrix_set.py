@@ -1,4 +1,4 @@
-"""What a set of matrices must offer to keep one inside it during training."""
+"""Sets of matrices and the maps onto them, by which a matrix stays in its set during training."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class MatrixSet(nn.Module, ABC):
 
     @abstractmethod
     def distance(self, matrix: Tensor) -> Tensor:
-        """Measure how far a matrix is from having the property that makes the set."""
+        """Return how far a matrix is from the property that defines the set."""
 
     @abstractmethod
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw a matrix of the set, in double precision."""
 
     def contains(self, matrix: Tensor, tolerance: float = 1e-5) -> bool:
-        """Say whether a matrix lies in the set, up to `tolerance`."""
+        """Return whether a matrix lies in the set, up to `tolerance`."""
         return bool(self.distance(matrix.detach()) <= tolerance)
 
     def refuse(self, matrix: Tensor, what: str) -> OptionError:
@@ -52,8 +52,51 @@ class MatrixSet(nn.Module, ABC):
         )
 
 
+class IsometrySet(MatrixSet):
+    """A set of orthogonal or unitary matrices."""
+
+    def distance(self, matrix: Tensor) -> Tensor:
+        """Return ‖WᴴW − I‖."""
+        return isometry_defect(matrix)
+
+    def check(self, matrix: Tensor) -> None:
+        """Raise an error if a matrix is not an isometry."""
+        if not self.contains(matrix, 1e-3):
+            raise self.refuse(matrix, "WᴴW = I")
+
+
+class TransformSet(IsometrySet):
+    """Isometries that are products of fast transforms, applied to vectors without the matrix."""
+
+    unitary: bool = True
+    """Whether the matrices are complex."""
+
+    @abstractmethod
+    def sample_free(self, generator: torch.Generator | None = None) -> Tensor:
+        """Draw the free numbers."""
+
+    @abstractmethod
+    def transform(self, free: Tensor, rows: Tensor) -> Tensor:
+        """Return W applied to each row (…, size)."""
+
+    def forward(self, *free: Tensor) -> Tensor:
+        """Form the matrix, by applying the transforms to the identity."""
+        dtype, device = free[0].dtype, free[0].device
+        if self.unitary:
+            dtype = torch.promote_types(dtype, torch.complex32)
+        return self.transform(free[0], torch.eye(self.size, dtype=dtype, device=device)).mT
+
+    def right_inverse(self, matrix: Tensor) -> Tensor:
+        """Refuse: the free numbers reach a thin subset and cannot be computed from a matrix."""
+        raise self.refuse(matrix, "free numbers from `sample_free()`, not a matrix")
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """Draw the free numbers and form the matrix."""
+        return self.forward(self.sample_free(generator).double()).detach()
+
+
 def isometry_defect(matrix: Tensor) -> Tensor:
-    """‖WᴴW − I‖ (Frobenius): zero exactly for orthogonal and unitary matrices."""
+    """Return ‖WᴴW − I‖ (Frobenius): zero exactly for orthogonal and unitary matrices."""
     wide = matrix.to(torch.complex128 if matrix.is_complex() else torch.float64)
     eye = torch.eye(matrix.shape[-1], dtype=wide.dtype, device=wide.device)
     return torch.linalg.matrix_norm(wide.mH @ wide - eye)
@@ -61,5 +104,5 @@ def isometry_defect(matrix: Tensor) -> Tensor:
 
 def nearest_isometry(matrix: Tensor) -> Tensor:
     """Return the orthogonal or unitary matrix nearest to `matrix`: its polar factor."""
-    left, _, right = torch.linalg.svd(matrix)
-    return left @ right
+    u, _, vh = torch.linalg.svd(matrix)
+    return u @ vh

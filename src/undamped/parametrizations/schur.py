@@ -1,8 +1,8 @@
-"""Non-normal matrices by their Schur form: V = P(Λ + T)Pᵀ, with the spectrum in plain sight.
+"""Non-normal matrices by their Schur form, V = P(Λ + T)Pᵀ, whose spectrum is a parameter.
 
 Λ has 2 × 2 blocks γ_i·rotation(θ_i), and for an odd size a last entry γ; T is strictly lower
 triangular and zero inside the blocks; P is a rotation, kept by the exponential map. Because
-Λ + T is block triangular, the eigenvalues are γ_i exp(±iθ_i) whatever T and P are. (With a
+Λ + T is block triangular, the eigenvalues are γ_i exp(±iθ_i) for any T and P. (With a
 free entry t inside a block, |λ|² would be γ² + γ t sin θ: the spectrum would leave γ.)
 
 Reference: G. Kerg, K. Goyette, M. Puelma Touzel, G. Gidel, E. Vorontsov, Y. Bengio, G. Lajoie.
@@ -19,10 +19,9 @@ from torch import Tensor
 
 from undamped._base.options import PositiveInt
 from undamped._base.packages import require
-from undamped.parametrizations.exponential import rotation_logarithm
+from undamped.parametrizations.exponential import rotation, rotation_logarithm
 from undamped.parametrizations.initial import random_orthogonal
 from undamped.parametrizations.matrix_set import MatrixSet
-from undamped.parametrizations.skew import rotation
 
 
 def lower_mask(size: int) -> Tensor:
@@ -78,12 +77,12 @@ class Schur(MatrixSet):
 
     def forward(self, *free: Tensor) -> Tensor:
         """Map the four free tensors to P(Λ + T)Pᵀ."""
-        turn, scales, angles, lower = free
-        p = self.basis(turn)
+        skew, scales, angles, lower = free
+        p = self.basis(skew)
         return p @ (block_diagonal(scales, angles, self.size) + self.mask * lower) @ p.mT
 
     def right_inverse(self, matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Take a Schur decomposition, if its blocks are scaled rotations (as for normal ones)."""
+        """Return a Schur decomposition with scaled rotations, as normal matrices have one."""
         # Reversing rows and columns turns the upper form that LAPACK gives into the lower one.
         upper, basis = _real_schur(matrix.detach().cpu().double().numpy())
         order = _block_order(upper)
@@ -105,30 +104,30 @@ class Schur(MatrixSet):
         return tuple(part.to(matrix) for part in free)  # type: ignore[return-value]
 
     def distance(self, matrix: Tensor) -> Tensor:
-        """How far the spectrum is from the unit circle: with these γ, the largest |γ − 1|."""
+        """Return how far the spectrum is from the unit circle: the largest |γ − 1|."""
         return (torch.linalg.eigvals(matrix.double()).abs() - 1).abs().max()
 
     def sample_free(
         self, basis: Tensor | None = None, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Draw the paper's start: γ = 1, θ uniform in [0, 2π), T = 0, and P as given."""
+        """Draw the start of the paper: γ = 1, θ uniform in [0, 2π), T = 0, and P = `basis`."""
         if basis is None:
             basis = random_orthogonal(self.size, generator=generator, dtype=torch.float64)
         kind = basis.dtype
         angles = 2 * math.pi * torch.rand(self.size // 2, generator=generator, dtype=kind)
-        turn = rotation_logarithm(basis).triu(1)
-        return turn, torch.ones(self.blocks, dtype=kind), angles, torch.zeros_like(basis)
+        skew = rotation_logarithm(basis).triu(1)
+        return skew, torch.ones(self.blocks, dtype=kind), angles, torch.zeros_like(basis)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        """Draw the paper's start: an orthogonal matrix with uniform angles."""
-        turn, scales, angles, _ = self.sample_free(generator=generator)
-        p = rotation(turn)
+        """Draw the start of the paper: an orthogonal matrix with uniform angles."""
+        skew, scales, angles, _ = self.sample_free(generator=generator)
+        p = rotation(skew)
         return p @ block_diagonal(scales, angles, self.size) @ p.mT
 
 
 def _real_schur(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return an upper form and its basis."""
-    if np.array_equal(values, np.diag(np.diagonal(values))):  # as every cell starts
+    if np.array_equal(values, np.diag(np.diagonal(values))):  # as at the start of every cell
         return values, np.eye(len(values))
     require("the Schur form of a matrix", "scipy")
     import scipy.linalg
@@ -140,7 +139,7 @@ def _block_order(upper: object) -> Tensor:
     """Return an order that makes a real upper Schur form lower, 2 × 2 blocks first.
 
     Rotation blocks and pairs of equal real eigenvalues fill the pairs; a real eigenvalue that
-    stands alone goes last. Within a 2 × 2 block the order is kept, so its sign is too.
+    has no partner goes last. Within a 2 × 2 block the order does not change, nor does its sign.
     """
     form = torch.as_tensor(upper)
     size, at, blocks, singles = form.shape[0], 0, [], []

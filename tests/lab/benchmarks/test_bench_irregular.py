@@ -19,7 +19,7 @@ def test_it_times_all_candidates_and_they_agree():
 
 def test_torchcde_does_what_ours_does():
     from undamped.lab.benchmarks.irregular import _torch_cde
-    from undamped.models.irregular.neural_cde import NeuralCDE
+    from undamped.models.irregular.elapsed_time import NeuralCDE
 
     torch.manual_seed(0)
     net = NeuralCDE(2, 20).double()

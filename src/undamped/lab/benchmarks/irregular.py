@@ -21,8 +21,8 @@ from undamped._base.registry import benchmarks
 from undamped.lab.benchmarks.timing import interleaved, milliseconds, timing_table
 from undamped.lab.report.charts import bar_chart
 from undamped.lab.report.table import Progress, Report, silent
+from undamped.models.irregular.elapsed_time import NeuralCDE
 from undamped.models.irregular.gap_rnn import ODERNN
-from undamped.models.irregular.neural_cde import NeuralCDE
 
 FEATURES, HIDDEN = 2, 20
 OURS, UNION = "ode-rnn", "ode-rnn on one grid for all"

@@ -22,7 +22,7 @@ from undamped.lab.benchmarks.timing import Timing, interleaved, peak_memory, tra
 from undamped.lab.report.charts import DASHES, label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.nn.bases.cell import reference_scan
-from undamped.nn.oscillators import OscillatorNetwork
+from undamped.nn.unicornn import OscillatorNetwork
 
 MODES = ("reversible", "checkpoint", "stored")
 SLOW = ("plain loop", "torchrecurrent")

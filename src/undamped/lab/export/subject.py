@@ -13,8 +13,8 @@ from torch import Tensor
 from undamped._base.errors import OptionError
 from undamped.models.sequence_model import SequenceModel
 from undamped.models.task_model import StreamingModel
-from undamped.nn.bases.unitary import UnitaryCell
 from undamped.nn.recurrent import Recurrent
+from undamped.nn.unitary import UnitaryCell
 from undamped.version import __version__
 
 if TYPE_CHECKING:

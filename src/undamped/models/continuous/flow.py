@@ -55,7 +55,7 @@ class FFJORD(ContinuousFlow):
             densities with detail, such as rings inside rings.
         trace: How the trace is computed in training.
         noise: Distribution of the noise of its estimate.
-        end: T.
+        end: End T of the flow.
         train_end: Whether T is learned.
         kinetic_weight: Factor on the mean of ∫ ‖f‖² dt, which training adds to its loss.
         jacobian_weight: Factor on the mean of ∫ ‖∂f/∂z‖² dt, likewise.

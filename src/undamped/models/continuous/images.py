@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict, Unpack
 
 import torch
@@ -13,8 +13,7 @@ from undamped._base.checked import checked
 from undamped._base.errors import ShapeError
 from undamped._base.options import Default, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.models.continuous.base import ContinuousModel
-from undamped.models.continuous.options import DepthOptions, flow_of
+from undamped.models.continuous.base import ContinuousModel, DepthOptions, flow_of
 from undamped.models.continuous.second_order import (
     GENERAL_HEAVY_BALL,
     HEAVY_BALL,
@@ -58,18 +57,18 @@ class ImageModel(ContinuousModel):
 
     Args:
         input_size: Numbers of an image: colours × rows × columns.
-        output_size: Classes or targets.
     """
 
     def _build(
-        self,
-        sizes: tuple[int, int],
-        channels: int,
-        make_start: Callable[[], nn.Module],
-        field: nn.Module,
-        options: Mapping[str, Any],
+        self, sizes: tuple[int, int], channels: int, field: nn.Module, options: Mapping[str, Any]
     ) -> None:
         (input_size, output_size), colours = sizes, options["colours"]
+        first_order = isinstance(field, ConvolutionalField)
+        if channels < colours:
+            raise ShapeError(
+                f"channels must be at least {colours}, those of the image, since a position starts "
+                f"with the image, got {channels}."
+            )
         side = math.isqrt(input_size // colours)
         if colours * side * side != input_size:
             raise ShapeError(
@@ -77,13 +76,19 @@ class ImageModel(ContinuousModel):
                 f"colour{'s' * (colours > 1)}. Set input_size and colours that fit, such as 784 "
                 "and 1 or 3072 and 3, or choose a model of vectors such as 'node'."
             )
-        self.image_shape = (colours, side, side)
-        self.input_size = input_size
-        self.channels = channels
-        self.start = nn.Sequential(nn.Unflatten(1, self.image_shape), make_start())
-        self.flow = flow_of(field, options, ImageSolveOptions)
-        self.keep(options, **({} if isinstance(field, ConvolutionalField) else NO_PARAMETERS))
-        self.head = nn.Linear(channels * side * side, output_size)
+        self.image_shape, self.channels = (colours, side, side), channels
+        start: nn.Module = nn.Identity()
+        if not first_order:
+            start = ConvolutionalStart(colours, channels, options["hidden_size"])
+        elif channels > colours:
+            start = ZeroChannels(channels - colours)
+        self._assemble(
+            nn.Sequential(nn.Unflatten(1, self.image_shape), start),
+            flow_of(field, options, ImageSolveOptions),
+            (input_size, channels * side * side, output_size),
+            options,
+            {} if first_order else NO_PARAMETERS,
+        )
 
     def fitting(self, x: Tensor) -> Tensor:
         """Return images in the type of the model; raise an error if their shape is wrong."""
@@ -142,13 +147,8 @@ class ConvNODE(ImageModel):
         super().__init__()
         values: Any = options  # complete, as `checked` passes them
         channels = values["colours"] + augmented_channels
-        self._build(
-            (input_size, output_size),
-            channels,
-            lambda: ZeroChannels(augmented_channels) if augmented_channels else nn.Identity(),
-            ConvolutionalField(channels, values["hidden_size"]),
-            options,
-        )
+        field = ConvolutionalField(channels, values["hidden_size"])
+        self._build((input_size, output_size), channels, field, options)
 
 
 @models.register("conv-sonode")
@@ -187,15 +187,10 @@ class ConvSONODE(ImageModel):
         **options: Unpack[ConvOptions],
     ) -> None:
         super().__init__()
-        colours, hidden_size = _checked_sizes(channels, options)
-        force = ConvolutionalField(channels, hidden_size, input_channels=2 * channels)
-        self._build(
-            (input_size, output_size),
-            channels,
-            lambda: ConvolutionalStart(colours, channels, hidden_size),
-            SecondOrderField(force, dim=1),
-            options,
-        )
+        values: Any = options  # complete, as `checked` passes them
+        force = ConvolutionalField(channels, values["hidden_size"], input_channels=2 * channels)
+        field = SecondOrderField(force, dim=1)
+        self._build((input_size, output_size), channels, field, options)
 
 
 @models.register("conv-hbnode")
@@ -216,7 +211,7 @@ class ConvHBNODE(HeavyBall, ImageModel):
     Args:
         channels: Channels of the position.
         general: Whether it is GHBNODE.
-        damping: γ at the start, below 1.
+        damping: Initial γ, below 1.
         options: See `ImageOptions` and `DepthOptions`.
 
     Example:
@@ -241,25 +236,9 @@ class ConvHBNODE(HeavyBall, ImageModel):
         **options: Unpack[ConvOptions],
     ) -> None:
         super().__init__()
-        colours, hidden_size = _checked_sizes(channels, options)
-        force = ConvolutionalField(channels, hidden_size)
+        values: Any = options  # complete, as `checked` passes them
         if general:
             self.promises = GENERAL_HEAVY_BALL
-        self._build(
-            (input_size, output_size),
-            channels,
-            lambda: ConvolutionalStart(colours, channels, hidden_size),
-            HeavyBallField(force, damping=damping, general=general, dim=1),
-            options,
-        )
-
-
-def _checked_sizes(channels: int, options: Mapping[str, Any]) -> tuple[int, int]:
-    """Return colours and hidden size; refuse fewer channels than colours."""
-    colours = options["colours"]
-    if channels < colours:
-        raise ShapeError(
-            f"channels must be at least {colours}, those of the image, since a position starts "
-            f"with the image, got {channels}."
-        )
-    return colours, options["hidden_size"]
+        force = ConvolutionalField(channels, values["hidden_size"])
+        field = HeavyBallField(force, damping=damping, general=general, dim=1)
+        self._build((input_size, output_size), channels, field, options)

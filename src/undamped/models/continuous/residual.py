@@ -29,7 +29,7 @@ class ResNet(nn.Module):
         input_size: Features of the input.
         output_size: Classes or targets.
         hidden_size: Width inside a block.
-        depth: Blocks.
+        depth: Number of blocks.
         width: Features between blocks; 0 for those of the input.
 
     Example:
@@ -88,9 +88,9 @@ class StableResidualModel(nn.Module):
         input_size: Features of the input.
         output_size: Classes or targets.
         width: Features of the layers.
-        depth: Layers.
+        depth: Number of layers.
         kind: Which ODE and discretisation.
-        step_size: h.
+        step_size: Step size h.
         gamma: Diffusion, for the antisymmetric and midpoint kinds.
 
     Example:

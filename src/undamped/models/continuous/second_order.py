@@ -12,9 +12,8 @@ from undamped._base.checked import checked, with_fixed
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.models.continuous.base import ContinuousModel
+from undamped.models.continuous.base import ContinuousModel, flow_of
 from undamped.models.continuous.node import NODEOptions
-from undamped.models.continuous.options import flow_of
 from undamped.ode.fields.augmented import Augmentation
 from undamped.ode.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOrderField
 from undamped.ode.fields.perceptron import PerceptronField
@@ -50,11 +49,7 @@ class HeavyBall(ContinuousModel):
         return self._ball.damping
 
     def volume_rate(self, numbers: int) -> Tensor:
-        """Return d log det/dt of the flow: −γ for each position.
-
-        Args:
-            numbers: Size of the state, half of which are positions.
-        """
+        """Return d log det/dt of the flow: −γ for each position, half of the state."""
         return -self.damping * numbers / 2
 
     def derivative(self, t: float, state: Tensor) -> Tensor:
@@ -71,18 +66,12 @@ class _SecondOrder(ContinuousModel):
         momentum: Literal["zero", "learned"],
         options: Mapping[str, Any],
     ) -> None:
-        augmented_size = options["augmented_size"]
-        initial = InitialMomentum(size, momentum)
-        self.start = (
-            nn.Sequential(Augmentation(size - augmented_size, augmented_size), initial)
-            if augmented_size
-            else initial
-        )
-        self.flow = flow_of(field, options)
-        self.keep(options, **NO_PARAMETERS)
-        self.size = size
-        self.head = nn.Linear(size, output_size)
-        self.input_size = size - augmented_size
+        input_size = size - options["augmented_size"]
+        start: nn.Module = InitialMomentum(size, momentum)
+        if input_size < size:
+            start = nn.Sequential(Augmentation(input_size, size - input_size), start)
+        self.size, sizes = size, (input_size, size, output_size)
+        self._assemble(start, flow_of(field, options), sizes, options, NO_PARAMETERS)
 
     def features(self, x: Tensor) -> Tensor:
         """Return the position at the end of depth, (batch, size)."""
@@ -106,7 +95,7 @@ class HBNODE(HeavyBall, _SecondOrder):
 
     Args:
         general: Whether it is GHBNODE.
-        damping: γ at the start, below 1.
+        damping: Initial γ, below 1.
         momentum: Whether the momentum starts at zero or is learned from the input.
         options: See `FieldOptions` and `DepthOptions`.
 
@@ -148,9 +137,6 @@ class GHBNODE(HBNODE):
     Equation:
         ḣ = tanh(m),  ṁ = −γ m + f(t, h) − ξ h
 
-    Symbols:
-        As for HBNODE.
-
     Promise:
         |ḣ| ≤ 1, so that positions stay bounded in a fixed time; and those of HBNODE.
 
@@ -159,9 +145,6 @@ class GHBNODE(HBNODE):
 
     Example:
         >>> model = undamped.models.GHBNODE(2, 2, hidden_size=32)
-
-    Reference:
-        H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
     promises = GENERAL_HEAVY_BALL

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,11 @@ from torch import Tensor, nn
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.ode import solve
+from undamped.ode.fields.concat_squash import ConcatSquashField
+from undamped.ode.fields.gru_field import GRUField
+from undamped.ode.fields.heavy_ball import HeavyBallField
+from undamped.ode.fields.perceptron import BottleneckField, PerceptronField
+from undamped.ode.fields.rotating import RotatingField
 from undamped.ode.methods.combine import Terms
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.explicit.tableau import Tableau
@@ -92,17 +98,12 @@ class SolvedFlow(GapFlow):
         return self._solved(y, size)
 
     def _solved(self, y: Tensor, size: Tensor) -> Tensor:
-        def scaled(_: Any, state: Tensor) -> Tensor:
-            return size * self.field(0.0, state)
-
         arguments: dict[str, Any] = {"options": {"step_size": 1 / self.steps}}
         if self.tolerance is not None:
             # Each row has its own steps, so that they do not depend on the other rows.
             arguments = {"rtol": self.tolerance, "atol": self.tolerance, "steps": "sample"}
-            scaled = _Rowwise(self.field, size)
-        solution = solve(
-            scaled, y, [0.0, 1.0], method=self.method, gradient="backprop", **arguments
-        )
+        arguments |= {"method": self.method, "gradient": "backprop"}
+        solution = solve(_Rowwise(self.field, size), y, [0.0, 1.0], **arguments)
         self.evaluations = solution.evaluations
         return solution.final
 
@@ -146,11 +147,7 @@ def _combine(y: Tensor, size: Tensor, terms: Terms, slopes: list[Tensor]) -> Ten
 
 
 class Decay(GapFlow):
-    """Every unit decays at its own rate: y exp(−r Δt).
-
-    Args:
-        size: Number of units.
-    """
+    """Each of `size` units decays at its own rate: y exp(−r Δt)."""
 
     def __init__(self, size: PositiveInt) -> None:
         super().__init__()
@@ -193,3 +190,30 @@ class Modes(GapFlow):
 def _spread(size: int) -> Tensor:
     """Return evenly spaced logarithms of rates, from the slowest to the fastest."""
     return torch.linspace(math.log(SLOWEST), math.log(FASTEST), size)
+
+
+FieldName = Literal["perceptron", "rotating", "gru", "heavy-ball", "bottleneck", "concat-squash"]
+
+_FIELDS: dict[str, Callable[[int, int, int], nn.Module]] = {
+    "perceptron": lambda size, width, layers: PerceptronField(
+        size, width, hidden_layers=layers, time=False
+    ),
+    "rotating": lambda size, width, layers: RotatingField(size, width, hidden_layers=layers),
+    "gru": lambda size, width, layers: GRUField(size),
+    "heavy-ball": lambda size, width, layers: HeavyBallField(
+        PerceptronField(size // 2, width, hidden_layers=layers, time=False)
+    ),
+    "bottleneck": lambda size, width, layers: BottleneckField(size, max(1, size // 2), width),
+    "concat-squash": lambda size, width, layers: ConcatSquashField(
+        size, width, hidden_layers=layers
+    ),
+}
+
+
+def field_named(name: str, size: int, width: int, layers: int) -> nn.Module:
+    """Build a field of a state of that size; width and layers are those of hidden layers."""
+    if name == "heavy-ball" and size % 2:
+        raise OptionError(
+            f"hidden_size must be even with field=heavy-ball (positions, momenta), got {size}."
+        )
+    return _FIELDS[name](size, width, layers)

@@ -10,13 +10,29 @@ from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import LONGEST_GAP
-from undamped._base.options import Default, PositiveFloat, PositiveInt, Units
+from undamped._base.errors import OptionError
+from undamped._base.options import (
+    Default,
+    PositiveFloat,
+    PositiveInt,
+    Units,
+    check_against,
+    options_of,
+    select,
+    unknown_name,
+)
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.models.irregular.gap_flows import STABLE_STEP, Decay, Modes, SolvedFlow
-from undamped.models.irregular.named_parts import FieldName, cell_named, field_named
+from undamped.models.irregular.gap_flows import (
+    STABLE_STEP,
+    Decay,
+    FieldName,
+    Modes,
+    SolvedFlow,
+    field_named,
+)
 from undamped.models.irregular.network import JumpNetwork, Parts, SampleOptions
-from undamped.models.options import select
+from undamped.nn.bases.cell import Cell
 from undamped.ode.fields.gru_field import GRUField
 
 CONTRACTING = Promise(Kind.CONTRACTING_GAPS, "between samples no norm grows")
@@ -46,8 +62,6 @@ class GapRNN(JumpNetwork):
     of an LSTM and not its memory, the positions of oscillators and not their velocities.
 
     Args:
-        input_size: Features of a sample.
-        hidden_size: Number of hidden units.
         more: Further features that the cell reads.
         options: See `GapOptions`.
     """
@@ -118,11 +132,6 @@ class DecayRNN(GapRNN):
     Promise:
         Between samples no norm grows, and two short gaps do exactly what one long gap does.
 
-    Args:
-        input_size: Features of a sample.
-        hidden_size: Number of hidden units.
-        options: See `GapOptions`.
-
     Example:
         >>> net = undamped.models.DecayRNN(3, 16)
         >>> output, state = net(torch.randn(20, 4, 3), torch.rand(20, 4).cumsum(0))
@@ -157,10 +166,8 @@ class ModesRNN(GapRNN):
         short gaps do exactly what one long gap does.
 
     Args:
-        input_size: Features of a sample.
         hidden_size: Number of hidden units; even.
         damped: Whether modes also decay, at learned rates.
-        options: See `GapOptions`.
 
     Example:
         >>> net = undamped.models.ModesRNN(3, 16)
@@ -200,8 +207,6 @@ class ODERNN(GapRNN):
         The flow between two samples is a homeomorphism: it can be solved back.
 
     Args:
-        input_size: Features of a sample.
-        hidden_size: Number of hidden units.
         field: The field of the state: a perceptron, "rotating" (rotations and a perceptron), "gru"
             (the field of a GRU, which keeps −1 < h < 1), "heavy-ball" (positions and momenta),
             "bottleneck", "concat-squash"; from Python also a module that is called with (t, h).
@@ -210,7 +215,6 @@ class ODERNN(GapRNN):
         method: Solver of the field.
         steps: Steps per gap; gaps of more than 100,000 usual ones are refused.
         tolerance: Tolerance of the solver for every sequence, instead of a number of steps.
-        options: See `GapOptions`.
 
     Example:
         >>> net = undamped.models.ODERNN(3, 16, cell="lstm")
@@ -266,3 +270,19 @@ class ODERNN(GapRNN):
     def carry_back(self, state: Tensor, context: object = None) -> Tensor:
         """Return the state a usual gap before."""
         return self.gap_flow.solve_finely(state, -1.0)
+
+
+def cell_named(name: str, input_size: int, hidden_size: int, options: Mapping[str, Any]) -> Cell:
+    """Build the cell of the recurrent network called `name`, with options of the cell."""
+    cell_class = getattr(models[name], "cell_class", None) if name in models else None
+    if cell_class is None:
+        recurrent = [entry for entry in models if hasattr(models[entry], "cell_class")]
+        raise unknown_name("cell", name, recurrent)
+    checked = check_against(name, options_of(cell_class), options)
+    cell = cell_class(input_size, hidden_size, **cell_class.layer_options(checked, 1, 1))
+    if None in cell.state_sizes:
+        raise OptionError(
+            f"cell='{name}' stores past states, and a state of fixed size is needed. Choose gru, "
+            "lstm or another without a memory."
+        )
+    return cell

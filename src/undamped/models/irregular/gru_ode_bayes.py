@@ -16,10 +16,9 @@ from undamped._base.registry import models
 from undamped.models.irregular.gap_flows import STABLE_STEP, SolvedFlow
 from undamped.models.irregular.model import TimestampedModel
 from undamped.models.irregular.network import JumpNetwork, Parts
-from undamped.models.latent.normal import log_normal
-from undamped.models.latent.points import Points, observed_points, target_points
+from undamped.models.latent.points import Points, log_normal, observed_points, target_points
 from undamped.models.task_model import LossOutput, TaskLoss
-from undamped.nn.gru import GRUCell
+from undamped.nn.lstm import GRUCell
 from undamped.ode.fields.gru_field import GRUField
 
 
@@ -27,13 +26,9 @@ class BayesNetwork(JumpNetwork):
     """A GRU as a field between samples, and a jump that reads the forecast error.
 
     Args:
-        input_size: Features of a sample.
-        hidden_size: Number of hidden units.
         forecast_size: Hidden width of the forecast.
         jump_size: Features of each channel for the jump, from measurement and forecast.
         steps: Steps of rk4 per gap.
-        missing: Whether features may be missing.
-        gap: The usual time between two samples.
     """
 
     longest_gap = 0.1 * LONGEST_GAP
@@ -123,13 +118,13 @@ class GRUODEBayes(TimestampedModel):
         forecast_size: Hidden width of the forecast.
         jump_size: Features of each channel for the jump, from measurement and forecast.
         steps: Steps of rk4 per gap; more over gaps of more than 2.5 usual ones.
-        mixing: λ.
+        mixing: Weight λ of the divergence.
         label_weight: Weight of a label, or of a target number, relative to a measurement.
 
     Example:
         >>> model = undamped.models.GRUODEBayes(undamped.models.TaskShape(3, 2))
         >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
-        >>> model(undamped._base.contract.Batch(x, times=times)).shape
+        >>> model(undamped.models.Batch(x, times=times)).shape
         torch.Size([8, 2])
 
     Reference:

@@ -22,6 +22,7 @@ from undamped.models.task_model import (
     needed_target_times,
     refuse_unfit,
 )
+from undamped.nn.sequence_tensors import padding_mask
 
 Readout = Literal["last", "every", "mean"]
 FORESIGHT = 1.0
@@ -172,10 +173,10 @@ class TimestampedModel(StreamingModel):
     def _query_times(self, batch: Batch, last: Tensor) -> Tensor:
         """Return the times of the predictions, (outputs, batch)."""
         if self.horizon:
-            return last + self.network.gap * self._ahead(last)
+            return last + self.network.gap * self._steps_ahead(last)
         return needed_target_times(batch)
 
-    def _ahead(self, like: Tensor) -> Tensor:
+    def _steps_ahead(self, like: Tensor) -> Tensor:
         return torch.arange(1, self.horizon + 1, device=like.device).unsqueeze(1)
 
     def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
@@ -197,13 +198,13 @@ class TimestampedModel(StreamingModel):
             # In double precision, since a stream may be long.
             total, count = total + output.double(), count + 1
             return self.head((total / count).to(output.dtype)), (state, total, count)
-        ahead = sample.ahead
+        offsets = sample.ahead
         if self.horizon:
-            ahead = self.network.gap * self._ahead(output).squeeze(1)
-        if not at_times or ahead is None:
+            offsets = self.network.gap * self._steps_ahead(output).squeeze(1)
+        if not at_times or offsets is None:
             return self.head(output), state
         now = state[-1]
-        queries = now + ahead.to(now).unsqueeze(1)
+        queries = now + offsets.to(now).unsqueeze(1)
         parts = tuple(part.unsqueeze(0) for part in state[:-1])
         outputs = self.head(self.network.at(parts, now.unsqueeze(0), None, queries, state))
         return (outputs.transpose(0, 1).flatten(1) if self.horizon else outputs), state
@@ -212,6 +213,5 @@ class TimestampedModel(StreamingModel):
 def _mean(outputs: Tensor, lengths: Tensor | None) -> Tensor:
     if lengths is None:
         return outputs.mean(0)
-    steps = torch.arange(len(outputs), device=outputs.device).unsqueeze(1)
-    masked = outputs.masked_fill((steps >= lengths).unsqueeze(-1), 0)
-    return masked.sum(0) / lengths.to(outputs.dtype).unsqueeze(-1)
+    total = outputs.masked_fill(padding_mask(outputs, lengths), 0).sum(0)
+    return total / lengths.to(outputs.dtype).unsqueeze(-1)

@@ -12,6 +12,7 @@ A state is a tuple of tensors (batch, size), the last of them the time of the st
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, TypedDict
 
 import torch
@@ -20,15 +21,14 @@ from torch import Tensor, nn
 from undamped._base.errors import ShapeError
 from undamped._base.options import Default, PositiveFloat, PositiveInt
 from undamped._base.promises import Promise
-from undamped.models.irregular.inquiries import Queries
-from undamped.models.timestamped import time_gaps
-from undamped.nn.call_checks import in_full_precision
+from undamped.models.timestamped import last_before, refuse_before, time_gaps
+from undamped.nn.sequence_tensors import in_full_precision, padding_mask
 
 Parts = tuple[Tensor, ...]
 
 
 class SampleOptions(TypedDict, total=False):
-    """What the samples of a network are like; both options are set by the task."""
+    """Options of the samples of a network, which the task sets."""
 
     missing: Annotated[
         bool,
@@ -142,8 +142,7 @@ class TimestampedNetwork(nn.Module, ABC):
         states, final = self.states(input, times, observed, lengths, state)
         output = self.output(states)
         if lengths is not None:
-            steps = torch.arange(len(output), device=output.device).unsqueeze(1)
-            output = output.masked_fill((steps >= lengths).unsqueeze(-1), 0)
+            output = output.masked_fill(padding_mask(output, lengths), 0)
         return output, final
 
     def states(
@@ -161,7 +160,7 @@ class TimestampedNetwork(nn.Module, ABC):
         self.check(input, times, observed)
         before = self.initial_state(input.shape[1], input) if state is None else state
         timestamps = self.timestamps(input, times, before[-1], fresh=state is None)
-        running = _running(input, lengths)
+        running = None if lengths is None else ~padding_mask(input, lengths)
         gaps = self._gaps(timestamps, before[-1], lengths)
         alive, mask = self._alive(input, observed, running)
         x = input.masked_fill(~mask, 0)
@@ -197,7 +196,7 @@ class TimestampedNetwork(nn.Module, ABC):
         dt: Tensor | float | None = None,
         observed: Tensor | None = None,
     ) -> tuple[Tensor, Parts]:
-        """Take one sample of a stream (batch, input); return the output and the state.
+        """Process one sample of a stream (batch, input); return the output and the state.
 
         Args:
             x: The sample.
@@ -210,14 +209,9 @@ class TimestampedNetwork(nn.Module, ABC):
             dt = 0.0 if state is None else self.gap
         before = self.initial_state(len(x), x) if state is None else state
         now = before[-1] + torch.as_tensor(dt, dtype=torch.float64, device=x.device)
-        _, final = self.states(
-            x.unsqueeze(0),
-            now.unsqueeze(0),
-            None if observed is None else observed.unsqueeze(0),
-            None,
-            before,
-        )
-        return self.output(tuple(part for part in final[:-1])), final
+        mask = None if observed is None else observed.unsqueeze(0)
+        _, final = self.states(x.unsqueeze(0), now.unsqueeze(0), mask, None, before)
+        return self.output(final[:-1]), final
 
     # Checks of arguments
 
@@ -308,9 +302,66 @@ class JumpNetwork(TimestampedNetwork):
         return tuple(torch.stack(parts) for parts in zip(*states, strict=True))
 
 
-def _running(x: Tensor, lengths: Tensor | None) -> Tensor | None:
-    """Return (time, batch, 1), whether a sequence has not ended; None without lengths."""
-    if lengths is None:
-        return None
-    steps = torch.arange(len(x), device=x.device).unsqueeze(1)
-    return (steps < lengths).unsqueeze(-1)
+class Queries:
+    """Query times in the order in which the states at them are computed.
+
+    Queries between the same two samples follow one another, each flow starting from the query
+    before it, so that no flow is longer than necessary; all gaps of all sequences are solved at
+    once. The number of rounds is the largest number of queries in one gap.
+
+    Args:
+        times: (time, batch) timestamps of the samples.
+        lengths: (batch,) the true length of each sequence.
+        queries: (outputs, batch) the query times, in any order.
+        start: (batch,) the time of the initial state, from which earlier queries start.
+    """
+
+    def __init__(
+        self, times: Tensor, lengths: Tensor | None, queries: Tensor, start: Tensor
+    ) -> None:
+        times = times.double()
+        refuse_before(queries, start)
+        queries, order = queries.double().sort(0)
+        self.original = order.argsort(0)
+        self.sample, _ = last_before(times, lengths, queries)
+        sampled = torch.where(self.sample >= 0, times.gather(0, self.sample.clamp(min=0)), start)
+        order = torch.arange(len(queries), device=queries.device).unsqueeze(1)
+        first = torch.ones_like(self.sample, dtype=torch.bool)
+        first[1:] = self.sample[1:] != self.sample[:-1]
+        # The number of earlier queries in the same gap.
+        self.rank = order - torch.where(first, order, 0).cummax(0).values
+        previous = torch.cat([queries[:1], queries[:-1]])
+        self.since = queries - torch.where(first, sampled, previous)
+
+    def follow(self, states: Parts, start: Parts, flow: Callable[[Parts, Tensor], Parts]) -> Parts:
+        """Return the states at all query times, (outputs, batch, size) each.
+
+        Args:
+            states: (time, batch, size) the states after the samples.
+            start: (batch, size) the initial state.
+            flow: From states (rows, size) and times (rows,) to the states after these times.
+        """
+        outputs, batch = self.rank.shape
+        # A level has the queries with that many earlier ones in their gap.
+        rows = torch.empty(outputs, batch, dtype=torch.int64, device=self.rank.device)
+        levels, offset = [], 0
+        last: Parts = start
+        for level in range(int(self.rank.max()) + 1 if outputs else 0):
+            out, sequence = (self.rank == level).nonzero(as_tuple=True)
+            if level == 0:
+                sample = self.sample[out, sequence]
+                inside = (sample >= 0).unsqueeze(-1)
+                before = tuple(
+                    torch.where(inside, part[sample.clamp(min=0), sequence], first[sequence])
+                    for part, first in zip(states, start, strict=True)
+                )
+            else:
+                above = rows[out - 1, sequence] - offset
+                before = tuple(part[above] for part in last)
+                offset += len(last[0])
+            last = flow(before, self.since[out, sequence])
+            rows[out, sequence] = torch.arange(len(out), device=rows.device) + offset
+            levels.append(last)
+        every = tuple(torch.cat(parts) for parts in zip(*levels, strict=True))
+        rows = rows.gather(0, self.original)
+        return tuple(part[rows] for part in every)

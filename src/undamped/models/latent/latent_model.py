@@ -27,10 +27,17 @@ from undamped._base.options import (
     Units,
 )
 from undamped._base.promises import Kind, Promise
-from undamped.models.latent.encoder import BackwardEncoder
-from undamped.models.latent.normal import Emission, Normal, standard
-from undamped.models.latent.path import LatentFlow
-from undamped.models.latent.points import Points, observed_points, target_points, without
+from undamped.models.latent.points import (
+    BackwardEncoder,
+    Emission,
+    LatentFlow,
+    Normal,
+    Points,
+    observed_points,
+    standard,
+    target_points,
+    without,
+)
 from undamped.models.task_model import LossOutput, TaskLoss, TaskModel, needed_target_times
 from undamped.models.timestamped import timestamps_of
 
@@ -45,8 +52,7 @@ class LatentOptions(TypedDict, total=False):
     latent_size: Annotated[Units, Default(10, "Features of the latent state.")]
     hidden_size: Annotated[Units, Default(40, "Units of the encoder.")]
     decoder_size: Annotated[
-        NonNegativeInt,
-        Default(0, "Width of the decoder's hidden layer; 0 for a linear decoder."),
+        NonNegativeInt, Default(0, "Width of the decoder's hidden layer; 0 for a linear decoder.")
     ]
     noise: Annotated[
         PositiveFloat | None,
@@ -103,11 +109,8 @@ class LatentModel(TaskModel):
 
     Args:
         shape: The shape of the task.
-        latent_size: Features of the latent state.
         state_size: Features of the result of `decode`; by default those of the latent state.
-        draws: Draws of the latent state for every sequence in training.
-        bound: Whether the bound is the mean of the draws, or the tighter one of all draws.
-        options: The others of `LatentOptions`.
+        options: See `LatentOptions` and `BoundOptions`.
     """
 
     uses: ClassVar[frozenset[Use]] = frozenset({"times", "observed", "target_times"})
@@ -159,6 +162,26 @@ class LatentModel(TaskModel):
                 nn.Linear(inputs, HEAD), nn.Tanh(), nn.Linear(HEAD, shape.output_size)
             )
 
+    def _encoder(
+        self, network_class: Any, hidden_size: Any, width: int, *, further: int = 0, **options: Any
+    ) -> BackwardEncoder:
+        """Build the encoder, with initial values of a GRU for long memory and few inputs.
+
+        Args:
+            network_class: The class of its network.
+            hidden_size: Units of the network.
+            width: Width of the layer before mean and standard deviation.
+            further: Number of inputs of the cell besides the features and their mask.
+            options: Further options of the network.
+        """
+        missing = "observed" in self.shape.needs
+        inputs = further + self.input_size * (2 if missing else 1)
+        options |= {"cell_options": {"input_std": 1 / math.sqrt(inputs), "update_bias": 2.5}}
+        network = network_class(
+            self.input_size, hidden_size, missing=missing, gap=self.gap, **options
+        )
+        return BackwardEncoder(network, self.latent_size, width)
+
     # Parts that a model defines
 
     def posterior(self, batch: Batch) -> Normal:
@@ -167,11 +190,9 @@ class LatentModel(TaskModel):
 
     @abstractmethod
     def decode(self, z: Tensor, times: Tensor) -> Tensor:
-        """Return latent states (draws, times, batch, latent) from starts (draws, batch, latent).
+        """Return latent states (draws, times, batch, latent) at times (times, batch), in any order.
 
-        Args:
-            z: The drawn states at time 0.
-            times: (times, batch) in any order, from 0 on.
+        The argument z are drawn states at time 0, (draws, batch, latent).
         """
 
     def of_times(
@@ -219,8 +240,8 @@ class LatentModel(TaskModel):
             last = times[-1]
             if batch.lengths is not None:
                 last = times.gather(0, batch.lengths.unsqueeze(0) - 1).squeeze(0)
-            ahead = torch.arange(1, self.shape.horizon + 1, device=last.device)
-            return last + self.gap * ahead.unsqueeze(1)
+            steps_ahead = torch.arange(1, self.shape.horizon + 1, device=last.device)
+            return last + self.gap * steps_ahead.unsqueeze(1)
         return needed_target_times(batch).double()
 
     # Training
@@ -231,30 +252,25 @@ class LatentModel(TaskModel):
         posterior = self.posterior(batch)
         starts = posterior.draw(self.draws)
         inputs = observed_points(batch, self.gap, self.dtype)
-        targets = self._target_points(batch)
+        targets, emission = self._target_points(batch), self.answer_emission or self.emission
+        if targets is not None and self.answer_emission is None:
+            inputs = without(inputs, targets)
+        times = inputs.times if targets is None else torch.cat([inputs.times, targets.times])
+        states = self.decode(starts, times)
+        before, after = states[:, : len(inputs.times)], states[:, len(inputs.times) :]
+        likelihood = self.emission.log_likelihood(before, inputs)
+        points, count = inputs, inputs.mask.sum()
+        if targets is not None:
+            likelihood = likelihood + emission.log_likelihood(after, targets)
+            count = count + targets.mask.sum()
+            if self.answer_emission is None:  # targets are measurements like the inputs
+                before, points = states, inputs.joined(targets)
+        likelihood = likelihood + self.of_times(posterior, starts, before, points)
+        total = -self._bound(likelihood, posterior, starts).sum() / count.clamp(min=1)
         if targets is None:
-            states = self.decode(starts, inputs.times)
-            likelihood = self.emission.log_likelihood(states, inputs)
-            likelihood = likelihood + self.of_times(posterior, starts, states, inputs)
-            bound = self._bound(likelihood, posterior, starts)
             prediction = self._predict(posterior.mean, batch)
             value = loss(prediction, batch)
-            total = self.label_weight * value - bound.sum() / inputs.mask.sum().clamp(min=1)
-            return LossOutput(total, value, prediction)
-        if self.answer_emission is None:
-            inputs = without(inputs, targets)
-        states = self.decode(starts, torch.cat([inputs.times, targets.times]))
-        before, after = states.split([len(inputs.times), len(targets.times)], dim=1)
-        emission = self.answer_emission or self.emission
-        likelihood = self.emission.log_likelihood(before, inputs)
-        likelihood = likelihood + emission.log_likelihood(after, targets)
-        if self.answer_emission is None:
-            points = inputs.joined(targets)
-            likelihood = likelihood + self.of_times(posterior, starts, states, points)
-        else:
-            likelihood = likelihood + self.of_times(posterior, starts, before, inputs)
-        bound = self._bound(likelihood, posterior, starts)
-        total = -bound.sum() / (inputs.mask.sum() + targets.mask.sum()).clamp(min=1)
+            return LossOutput(self.label_weight * value + total, value, prediction)
         with torch.no_grad():
             prediction = self._flat(emission(after).mean(0))
             value = loss(prediction, batch)

@@ -1,4 +1,4 @@
-"""Models of moving systems by a field and a solver.
+"""Models of moving systems by a field and a solver, and the options that they share.
 
 Promises belong to a field and a solver together: a Hamiltonian field conserves its energy only up
 to the error of the steps if the method is not symplectic for it. So the promises of an object may
@@ -8,22 +8,26 @@ differ from those of its class.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypedDict
 
 import torch
 from torch import Tensor, nn
 
 from undamped._base.contract import StateSpace
 from undamped._base.errors import OptionError
+from undamped._base.options import Default, PositiveFloat, PositiveInt, select
 from undamped._base.promises import Kind, Promise
 from undamped.models.physics.fields.coordinates import Coordinates
 from undamped.models.physics.fields.hamiltonian import HamiltonianField
 from undamped.models.physics.fields.ports import Forced, TimeScaled
+from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
 from undamped.models.physics.state_model import StateModel
 from undamped.models.task_model import EVALUATIONS
 from undamped.ode import Solver, solve
 from undamped.ode.flows.neural_ode import NeuralODE
-from undamped.ode.settings import choose_solver
+from undamped.ode.flows.solve_options import TOLERANCE, SolveOptions, solver_arguments
+from undamped.ode.settings import Gradient, choose_solver
 from undamped.ode.solve import OnFailure
 
 ENERGY = Promise(Kind.PRESERVED_ENERGY, "the field keeps its energy: ∇E · f = 0")
@@ -34,14 +38,76 @@ MASS = Promise(Kind.POSITIVE_MASS, "masses are positive: no eigenvalue of M⁻¹
 CIRCLE = Promise(Kind.PRESERVED_CONSTRAINTS, "angles stay angles: the field keeps cos² + sin²")
 SYMPLECTIC = Promise(Kind.SYMPLECTIC, "every step is symplectic: DᵀJD = J")
 
+Angles = Literal["plain", "embedded"]
+Width = Annotated[PositiveInt, Default(200, "Width of the hidden layers.")]
+Softplus = Annotated[SmoothActivation, Default("softplus", "Activation of the perceptrons.")]
+Embedded = Annotated[
+    Angles, Default("embedded", "Whether perceptrons read angles as numbers or by cosine and sine.")
+]
+STEP = "Size of all steps; readings that lie further apart are reached in several steps."
+
+
+class LayerOptions(TypedDict, total=False):
+    """Sizes and activation of the perceptrons of a model."""
+
+    hidden_size: Annotated[PositiveInt, Default(64, "Width of the hidden layers.")]
+    hidden_layers: Annotated[PositiveInt, Default(2, "Number of hidden layers.")]
+    activation: Annotated[
+        SmoothActivation,
+        Default("tanh", "Activation of the perceptrons; it has to have two derivatives."),
+    ]
+
+
+class PerceptronOptions(LayerOptions, total=False):
+    """Sizes and activation of the perceptrons of a model, and how they read angles."""
+
+    angles: Annotated[
+        Angles,
+        Default("plain", "Whether perceptrons read angles as numbers or by cosine and sine."),
+    ]
+
+
+def perceptron_arguments(coordinates: Coordinates, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return layers and embedded angles, as keyword arguments of a field, from all options."""
+    angles = coordinates.angles if options["angles"] == "embedded" else ()
+    return {**select(options, LayerOptions), "angles": angles}
+
+
+class MotionSolveOptions(SolveOptions, total=False):
+    """How the field of a moving system is solved: with a tolerance fine enough for energies."""
+
+    tolerance: Annotated[PositiveFloat, Default(1e-6, TOLERANCE)]
+
+
+class StepOptions(TypedDict, total=False):
+    """How the steps of a symplectic model are taken: method, size, gradient."""
+
+    method: Annotated[str, Default("leapfrog", "Solver: leapfrog, yoshida4, symplectic-euler, …")]
+    step_size: Annotated[PositiveFloat, Default(0.1, STEP)]
+    gradient: Annotated[
+        Gradient,
+        Default(
+            "reversible",
+            "How gradients are computed; 'reversible' undoes the steps, so that memory does not "
+            "grow with their number.",
+        ),
+    ]
+
+
+class FourthOrderOptions(StepOptions, total=False):
+    """How models of few steps take them: by a method of order four, with backpropagation."""
+
+    method: Annotated[str, Default("yoshida4", "Solver: yoshida4, leapfrog, symplectic-euler, …")]
+    gradient: Annotated[
+        Gradient, Default("backprop", "How gradients are computed; 'reversible' for long windows.")
+    ]
+
 
 class MotionModel(StateModel):
     """A model of a moving system by a field and a solver.
 
     Subclasses build a field and pass it to `_build`.
 
-    Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
     """
 
     flow: NeuralODE
@@ -49,22 +115,25 @@ class MotionModel(StateModel):
     """How states are sorted for the field; None where the field takes them unsorted."""
 
     def _build(
-        self,
-        space: StateSpace,
-        field: nn.Module,
-        solver_options: dict[str, Any],
-        coordinates: Coordinates | None = None,
+        self, field: nn.Module, space: StateSpace | Coordinates, options: Mapping[str, Any]
     ) -> None:
         """Set the field and its solver, and the promises of the two.
 
         Args:
-            space: The coordinates of a state.
             field: dz/dt, called with (t, state, u).
-            solver_options: Method, tolerances or step size, gradient.
-            coordinates: How states are sorted for the field.
+            space: The coordinates of a state, and how they are sorted for the field if they are.
+            options: All options of the model, those of `MotionSolveOptions` or `StepOptions` among
+                them.
         """
-        self.space, self.coordinates = space, coordinates
-        self.flow = NeuralODE(field, **solver_options)
+        if isinstance(space, Coordinates):
+            self.space, self.coordinates = space.space, space
+        else:
+            self.space = space
+        if "tolerance" in options:
+            solver = solver_arguments(options, MotionSolveOptions)  # type: ignore[arg-type]
+        else:
+            solver = select(options, StepOptions)
+        self.flow = NeuralODE(field, **solver)
         self.promises = promises_of(field, self.solver)
 
     def notes(self) -> list[str]:

@@ -11,17 +11,14 @@ from torch import Tensor, nn
 from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.errors import NonFiniteError, OptionError, shortened
-from undamped._base.options import Default, PositiveInt
+from undamped._base.options import Default, PositiveInt, select
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.models.options import select
-from undamped.models.physics.base import ENERGY, MotionModel
+from undamped.models.physics.base import ENERGY, LayerOptions, MotionModel, MotionSolveOptions
 from undamped.models.physics.fields.ports import times
 from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
 from undamped.models.physics.lagrangian_model import velocity_coordinates
-from undamped.models.physics.options import LayerOptions, MotionSolveOptions
 from undamped.models.physics.state_model import shape_of
-from undamped.ode.flows.solve_options import solver_arguments
 from undamped.ode.methods.phase_space import split
 
 
@@ -57,11 +54,7 @@ class RodField(nn.Module):
     incidence: Tensor
 
     def __init__(
-        self,
-        bodies: int,
-        rods: Sequence[tuple[int, int]],
-        dimensions: int = 2,
-        **layers: Any,
+        self, bodies: int, rods: Sequence[tuple[int, int]], dimensions: int = 2, **layers: Any
     ) -> None:
         super().__init__()
         self.bodies, self.rods, self.dimensions = bodies, tuple(rods), dimensions
@@ -205,8 +198,8 @@ class CHNN(MotionModel):
         super().__init__()
         coordinates = velocity_coordinates(shape, "CHNN")
         space = coordinates.space
-        bodies, left = divmod(coordinates.dof, dimensions)
-        if left or coordinates.angles:
+        bodies, remainder = divmod(coordinates.dof, dimensions)
+        if remainder or coordinates.angles:
             raise OptionError(
                 f"CHNN needs positions of bodies, {dimensions} numbers each, and no angles, got "
                 f"{', '.join(space.names)}. Choose task.coordinates=plane if the task has it, or a "
@@ -219,7 +212,7 @@ class CHNN(MotionModel):
                 "a model without constraints."
             )
         field = RodField(bodies, pairs, dimensions, **select(options, LayerOptions))
-        self._build(space, field, solver_arguments(options, MotionSolveOptions), coordinates)
+        self._build(field, coordinates, options)
         self.promises = (*self.promises, LENGTHS)
 
     def constraints(self, states: Tensor) -> Tensor:

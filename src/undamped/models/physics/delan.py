@@ -17,16 +17,17 @@ from undamped.models.physics.base import BALANCE, ENERGY, PASSIVE
 from undamped.models.physics.fields.coordinates import PositionFeatures
 from undamped.models.physics.fields.lagrangian import LagrangianField
 from undamped.models.physics.fields.ports import Ports, times
-from undamped.models.physics.fields.positive_matrix import LinearisedMatrix, PositiveMatrix
-from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
+from undamped.models.physics.fields.smooth_perceptron import (
+    LinearisedMatrix,
+    PositiveMatrix,
+    SmoothPerceptron,
+)
 from undamped.models.physics.lagrangian_model import (
     LagrangianModel,
     LagrangianOptions,
     field_arguments,
     velocity_coordinates,
 )
-from undamped.models.physics.options import MotionSolveOptions
-from undamped.ode.flows.solve_options import solver_arguments
 from undamped.ode.methods.phase_space import split
 
 
@@ -51,11 +52,9 @@ class MassLagrangian(LagrangianField):
         M(q) q̈ + Ṁ(q) q̇ − ∂(½ q̇ᵀ M q̇)/∂q + ∂V/∂q = F,  M = K(q) K(q)ᵀ + ε I
 
     Args:
-        dof: Positions; as many velocities.
         hidden_size: Width of the perceptrons.
         angles: Positions that are replaced by cosine and sine.
-        smallest_mass: ε.
-        ports: Inputs and friction.
+        smallest_mass: Lower bound ε of the eigenvalues of M.
         layers: Hidden layers and activation (softplus), as for `SmoothPerceptron`.
 
     Example:
@@ -125,14 +124,6 @@ class MassLagrangian(LagrangianField):
 MASS = Promise(Kind.POSITIVE_MASS, "masses are positive: no eigenvalue of M below its bound")
 
 
-class _Measured(NamedTuple):
-    """Measured states, rates and inputs of a batch; states and rates are sorted."""
-
-    states: Tensor
-    rates: Tensor
-    u: Tensor
-
-
 @models.register("delan")
 class DeLaN(LagrangianModel):
     """Deep Lagrangian network: a mass matrix that is positive, and a potential.
@@ -152,8 +143,7 @@ class DeLaN(LagrangianModel):
         change it by their power, dE/dt = q̇ᵀF; with friction it never grows by more.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a velocity each.
-        smallest_mass: ε.
+        smallest_mass: Lower bound ε of the eigenvalues of M.
         inverse_weight: Weight of the squared error of the forces of the measured motion in
             training; for tasks with inputs, and form=derivative.
         power_weight: Weight of the squared error of their power in training.
@@ -192,11 +182,11 @@ class DeLaN(LagrangianModel):
         space = coordinates.space
         arguments = field_arguments(coordinates, options, "DeLaN")
         field = MassLagrangian(coordinates.dof, smallest_mass=smallest_mass, **arguments)
-        self._build(space, field, solver_arguments(options, MotionSolveOptions), coordinates)
+        self._build(field, coordinates, options)
         self.promises = (*self.promises, MASS)
         self.smallest_mass = smallest_mass
         self.inverse_weight, self.power_weight = inverse_weight, power_weight
-        self._last: _Measured | None = None
+        self._last: tuple[Tensor, Tensor, Tensor] | None = None  # states, rates and inputs
         if (inverse_weight or power_weight) and not space.inputs:
             raise _missing("inputs")
 
@@ -211,12 +201,12 @@ class DeLaN(LagrangianModel):
         return self.field.forces(q, v, accelerations)  # type: ignore[operator]
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
-        """Return rates or states as `StateModel.run` does; in training, keep what was measured."""
+        """Return rates or states as `StateModel.run`; in training, store the measurements."""
         if self.training and (self.inverse_weight or self.power_weight):
             states, rates = self._measured(batch)
             if rates is None:
                 raise _missing("measured rates")
-            self._last = _Measured(states, rates, batch.inputs[..., self.space.size :])
+            self._last = states, rates, batch.inputs[..., self.space.size :]
         return super().run(batch, state)
 
     def penalty(self) -> Tensor:

@@ -118,12 +118,7 @@ class EnergyShaping:
 
     @torch.no_grad()
     def __call__(self, t: Any, states: Tensor) -> Tensor:
-        """Return the inputs for states (…, size), (…, inputs).
-
-        Args:
-            t: Time, which is ignored.
-            states: States in the order of the model's space.
-        """
+        """Return the inputs (…, inputs) for states (…, size) of the model's space, at any time."""
         like = next(self.model.parameters())
         mechanics = self._mechanics(states.to(like.dtype))
         assert mechanics.input_matrix is not None

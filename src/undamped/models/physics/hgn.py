@@ -12,8 +12,7 @@ from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import Default, NonNegativeFloat, PositiveInt, Units
 from undamped._base.registry import models
-from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME
-from undamped.models.physics.options import LayerOptions, StepOptions
+from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, LayerOptions, StepOptions
 from undamped.models.physics.srnn import SRNN
 from undamped.models.task_model import TaskModel
 
@@ -49,7 +48,7 @@ class HGN(TaskModel):
         latent_size: Number of latent positions; as many momenta.
         channels: Channels of the finer layer of encoder and decoder; the coarser has twice as many.
         hidden_size: Width of T and V, and of the layers between images and states.
-        kl_weight: β; 0 for deterministic states.
+        kl_weight: Weight β of the divergence; 0 for deterministic states.
         options: Layers of T and V, and steps of the motion: see `LayerOptions`, `StepOptions`.
 
     Example:
@@ -119,10 +118,9 @@ class HGN(TaskModel):
         self._training_films: Tensor | None = None
 
     def encode(self, films: Tensor) -> tuple[Tensor, Tensor]:
-        """Return μ and ln σ of the first states (q, p) of films, (batch, 2 × latent) each.
+        """Return μ and ln σ of the first states (q, p), (batch, 2 × latent) each.
 
-        Args:
-            films: The first frames, (frames, batch, channels, height, width).
+        The argument has the first frames, (frames, batch, channels, height, width).
         """
         if films.shape[0] != self.frames or tuple(films.shape[2:]) != self.picture_shape:
             raise ShapeError(
@@ -139,12 +137,7 @@ class HGN(TaskModel):
         return self.decoder(flat).unflatten(0, positions.shape[:-1])
 
     def film(self, films: Tensor, times: Any) -> Tensor:
-        """Return frames at some times after the first one, (times, batch, …).
-
-        Args:
-            films: The first frames.
-            times: Rising times: one list for all, or (times, batch).
-        """
+        """Return frames (times, batch, …) at rising times, after the first frames of films."""
         mean, log_spread = self.encode(films)
         start = mean
         if self.training and self.kl_weight:
@@ -182,28 +175,7 @@ class HGN(TaskModel):
             segments=(5,),
         )
 
-    # Promises are measured on the latent motion.
-
-    def example_states(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return random latent states, and no inputs."""
-        return self.motion.example_states(count, generator)
-
-    def derivative(self, states: Tensor, u: Tensor | None = None) -> Tensor:
-        """Return the rates of latent states."""
-        return self.motion.derivative(states, u)
-
-    def energy(self, states: Tensor) -> Tensor:
-        """Return the learned energy of latent states."""
-        return self.motion.energy(states)
-
-    def supplied(self, states: Tensor, u: Tensor | None) -> Tensor:
-        """Return zero: there are no inputs."""
-        return self.motion.supplied(states, u)
-
-    def phase_states(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return random latent states."""
-        return self.motion.phase_states(count, generator)
-
-    def phase_step(self, states: Tensor) -> Tensor:
-        """Take one step of the latent motion."""
-        return self.motion.phase_step(states)
+    @property
+    def promising(self) -> SRNN:
+        """The latent motion, to which the promises apply."""
+        return self.motion

@@ -9,17 +9,17 @@ from torch import Tensor, nn
 from undamped._base.contract import Batch, StateSpace, TaskShape
 from undamped._base.errors import OptionError
 from undamped._base.options import Default
-from undamped.models.physics.base import MotionModel
-from undamped.models.physics.fields.coordinates import Coordinates, PositionFeatures, space_of
-from undamped.models.physics.fields.ports import ConstantInput, Ports
-from undamped.models.physics.fields.positive_matrix import LearnedInput, PositiveMatrix
-from undamped.models.physics.options import (
+from undamped.models.physics.base import (
     Embedded,
+    MotionModel,
     MotionSolveOptions,
     PerceptronOptions,
     Softplus,
     perceptron_arguments,
 )
+from undamped.models.physics.fields.coordinates import Coordinates, PositionFeatures, space_of
+from undamped.models.physics.fields.ports import ConstantInput, Ports
+from undamped.models.physics.fields.smooth_perceptron import LearnedInput, PositiveMatrix
 from undamped.models.physics.state_model import shape_of
 
 Actuation = Literal["auto", "given", "learned"]
@@ -50,7 +50,6 @@ class LagrangianModel(MotionModel):
     """A model whose field is a `LagrangianField` with a mass matrix, in positions and velocities.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a velocity each.
     """
 
     @classmethod
@@ -84,13 +83,7 @@ def velocity_coordinates(shape: TaskShape | StateSpace | int, owner: str) -> Coo
 
 
 def field_arguments(coordinates: Coordinates, options: Any, owner: str) -> dict[str, Any]:
-    """Return layers, angles and ports of a Lagrangian field, as keyword arguments.
-
-    Args:
-        coordinates: Positions and velocities; their space names the inputs.
-        options: Those of `LagrangianOptions`, complete.
-        owner: Name of the model, for the error message.
-    """
+    """Return layers, angles and ports of the field of `owner` from its complete options."""
     arguments = perceptron_arguments(coordinates, options)
     features = PositionFeatures(coordinates.dof, arguments["angles"])
     dof, inputs, actuation = coordinates.dof, len(coordinates.space.inputs), options["actuation"]
@@ -99,7 +92,7 @@ def field_arguments(coordinates: Coordinates, options: Any, owner: str) -> dict[
             f"{owner}.actuation='given' needs one input for each of {dof} positions, got {inputs} "
             "inputs. Choose actuation=learned."
         )
-    # Perceptrons of ports have two hidden layers, whatever the field has.
+    # Perceptrons of ports have two hidden layers, for any number of those of the field.
     port_layers = {name: arguments[name] for name in ("hidden_size", "activation")}
     input_matrix: nn.Module | None = None
     if inputs and actuation != "learned" and inputs == dof:

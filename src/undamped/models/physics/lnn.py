@@ -16,9 +16,9 @@ from undamped.models.physics.base import BALANCE, ENERGY, PASSIVE
 from undamped.models.physics.fields.coordinates import PositionFeatures
 from undamped.models.physics.fields.lagrangian import LagrangianField, solve_each
 from undamped.models.physics.fields.ports import Ports, times
-from undamped.models.physics.fields.positive_matrix import PositiveMatrix
 from undamped.models.physics.fields.smooth_perceptron import (
     Curvature,
+    PositiveMatrix,
     SmoothActivation,
     SmoothPerceptron,
 )
@@ -28,8 +28,6 @@ from undamped.models.physics.lagrangian_model import (
     field_arguments,
     velocity_coordinates,
 )
-from undamped.models.physics.options import MotionSolveOptions
-from undamped.ode.flows.solve_options import solver_arguments
 from undamped.ode.methods.phase_space import split
 
 Masses = Literal["unit", "learned"]
@@ -52,12 +50,10 @@ class PerceptronLagrangian(LagrangianField):
         A the identity, or a positive matrix by a perceptron of φ(q).
 
     Args:
-        dof: Positions; as many velocities.
         hidden_size: Width of the hidden layers.
         angles: Positions that are replaced by cosine and sine.
         speed: s, a typical speed.
         masses: Whether A is the identity (unit) or learned.
-        ports: Inputs and friction.
         layers: Hidden layers (3) and activation (softplus), as for `SmoothPerceptron`.
 
     Example:
@@ -164,8 +160,7 @@ class LNNOptions(LagrangianOptions, total=False):
 
     hidden_layers: Annotated[PositiveInt, Default(3, "Number of hidden layers.")]
     activation: Annotated[
-        SmoothActivation,
-        Default("softplus", "Activation of f; it has to have three derivatives."),
+        SmoothActivation, Default("softplus", "Activation of f; it has to have three derivatives.")
     ]
 
 
@@ -190,7 +185,6 @@ class LNN(LagrangianModel):
         training keeps ∂²L/∂q̇² regular; DeLaN is less general, and regular by construction.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a velocity each.
         speed: s; a typical speed of the data, so that f is curved over those that occur.
         masses: A: the identity (unit), or a positive matrix by a perceptron of the positions
             (learned). The Lagrangian is equally general with both; with learned masses f need not
@@ -229,8 +223,7 @@ class LNN(LagrangianModel):
         coordinates = velocity_coordinates(shape, "LNN")
         arguments = field_arguments(coordinates, options, "LNN")
         field = PerceptronLagrangian(coordinates.dof, speed=speed, masses=masses, **arguments)
-        solver = solver_arguments(options, MotionSolveOptions)
-        self._build(coordinates.space, field, solver, coordinates)
+        self._build(field, coordinates, options)
         self.regularity = regularity
         self._penalised: Tensor | None = None
 

@@ -13,13 +13,19 @@ from undamped._base.contract import Batch, StateSpace, TaskShape
 from undamped._base.errors import ShapeError
 from undamped._base.options import NonNegativeInt
 from undamped._base.registry import models
-from undamped.models.options import select
-from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, MotionModel
+from undamped.models.physics.base import (
+    ENERGY,
+    SYMPLECTIC,
+    VOLUME,
+    MotionModel,
+    PerceptronOptions,
+    StepOptions,
+    perceptron_arguments,
+)
 from undamped.models.physics.fields.coordinates import Coordinates, PositionFeatures
 from undamped.models.physics.fields.hamiltonian import PairField
 from undamped.models.physics.fields.ports import Ports
 from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
-from undamped.models.physics.options import PerceptronOptions, StepOptions, perceptron_arguments
 
 
 class PerceptronPotential(nn.Module):
@@ -61,10 +67,8 @@ class PerceptronSeparable(PairField):
         H = T(p) + V(φ(q))
 
     Args:
-        dof: Positions; as many momenta.
         hidden_size: Width of the hidden layers.
         angles: Positions that are replaced by cosine and sine.
-        ports: Inputs and friction.
         layers: Hidden layers and activation, as for `SmoothPerceptron`.
     """
 
@@ -105,7 +109,6 @@ class SRNN(MotionModel):
         represented.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         start_iterations: Iterations of L-BFGS that fit the noisy starts of every training batch to
             the readings that follow; 0 uses the starts as they were read.
         options: See `PerceptronOptions` and `StepOptions`.
@@ -135,9 +138,8 @@ class SRNN(MotionModel):
         super().__init__()
         coordinates = Coordinates.of(shape, "SRNN")
         arguments = perceptron_arguments(coordinates, options)
-        field = PerceptronSeparable(coordinates.dof, **arguments)
         self.start_iterations = start_iterations
-        self._build(coordinates.space, field, select(options, StepOptions), coordinates)
+        self._build(PerceptronSeparable(coordinates.dof, **arguments), coordinates, options)
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
         """Return rates or trajectories; in training from starts fitted to the targets."""

@@ -1,8 +1,13 @@
-"""SSINN (DiPietro, Xiong and Zhu, 2020): an energy as an equation, found by sparse regression."""
+"""Separable energies as sums of functions: SSINN and Taylor-net.
+
+SSINN (DiPietro, Xiong and Zhu, 2020): an energy as an equation, by sparse regression. Taylor-net
+(Tong and others, 2021): forces as Taylor series, with fourth-order symplectic steps.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import ClassVar, Unpack
 
@@ -13,11 +18,9 @@ from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from undamped._base.registry import models
-from undamped.models.options import select
-from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, MotionModel
+from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, FourthOrderOptions, MotionModel
 from undamped.models.physics.fields.coordinates import Coordinates
 from undamped.models.physics.fields.hamiltonian import PairField
-from undamped.models.physics.options import FourthOrderOptions, StepOptions
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -119,12 +122,7 @@ class FunctionLibrary(nn.Module):
         return polynomial + waves.sum(-1)
 
     def terms(self, names: Sequence[str], threshold: float = 0.0) -> dict[str, float]:
-        """Return the terms, as text, with their coefficients.
-
-        Args:
-            names: Names of the variables.
-            threshold: Terms with smaller coefficients are omitted.
-        """
+        """Return the terms, as text, whose coefficients are at least a threshold."""
         labels = [_monomial(e, names) for e in self.exponents]
         labels += [f"{kind}({'' if k == 1 else k}{names[index]})" for index, k, kind in self.waves]
         pairs = zip(labels, self.weights.tolist(), strict=True)
@@ -153,7 +151,6 @@ class LibraryField(PairField):
     """T(p) + V(q), a library each.
 
     Args:
-        dof: Positions; as many momenta.
         degree: Largest power of each variable.
         total_degree: Largest sum of powers.
         harmonics: Largest k of sines and cosines of positions; momenta have none.
@@ -187,7 +184,6 @@ class SSINN(MotionModel):
         represented, nor one whose functions are not in the library.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         degree: Largest power of each variable.
         total_degree: Largest sum of powers in a term; no limit by default.
         harmonics: Number of sines and cosines of multiples of each position; by default 1 if there
@@ -231,7 +227,7 @@ class SSINN(MotionModel):
         self.sparsity, self.threshold, self.prune_every = sparsity, threshold, prune_every
         waves = int(bool(coordinates.angles)) if harmonics is None else harmonics
         self.library = LibraryField(coordinates.dof, degree, total_degree, waves)
-        self._build(coordinates.space, self.library, select(solve, StepOptions), coordinates)
+        self._build(self.library, coordinates, solve)
 
     def penalty(self) -> Tensor:
         """Return the weighted sum of absolute coefficients, which training adds to its loss."""
@@ -249,11 +245,7 @@ class SSINN(MotionModel):
         return self.library.of_momenta, self.library.of_positions
 
     def terms(self, threshold: float = 0.0) -> dict[str, float]:
-        """Return the terms of H with their coefficients, momenta first.
-
-        Args:
-            threshold: Terms with smaller coefficients are omitted.
-        """
+        """Return the terms of H with coefficients of at least a threshold, momenta first."""
         assert self.coordinates is not None
         names = [self.space.names[index] for index in self.coordinates.order]
         half = self.coordinates.dof
@@ -264,13 +256,126 @@ class SSINN(MotionModel):
         }
 
     def equation(self, threshold: float = 1e-3) -> str:
-        """Return H as text.
-
-        Args:
-            threshold: Terms with smaller coefficients are omitted.
-        """
+        """Return H as text, with the terms whose coefficients are at least a threshold."""
         return f"H = {format_sum(self.terms(threshold))}"
 
     def findings(self) -> list[str]:
         """Return the learned equation."""
-        return [f"The equation found: {self.equation()}."]
+        return [f"The learned equation: {self.equation()}."]
+
+
+class TaylorPotential(nn.Module):
+    """A potential whose gradient is a sum of powers of linear maps, with a symmetric Jacobian.
+
+    Equation:
+        φ(x) = bᵀx + Σ_i Σ_k ((A_i x)_k^{i+1} − (B_i x)_k^{i+1}) / (i+1)!
+        ∇φ(x) = b + Σ_i (A_iᵀ (A_i x)^i − B_iᵀ (B_i x)^i) / i!
+
+    Args:
+        size: Features of x.
+        hidden_size: Rows of every A_i and B_i.
+        terms: Number of powers.
+    """
+
+    def __init__(self, size: int, hidden_size: int = 16, terms: int = 8) -> None:
+        super().__init__()
+        # Small, so that high powers are small at first.
+        scale = 1 / math.sqrt(2 * hidden_size * size)
+        self.plus = nn.Parameter(scale * torch.randn(terms, hidden_size, size))
+        self.minus = nn.Parameter(scale * torch.randn(terms, hidden_size, size))
+        self.slope = nn.Parameter(torch.zeros(size))
+        powers = torch.arange(1, terms + 1)
+        factorials = [1 / math.factorial(int(i)) for i in powers]
+        self.register_buffer("powers", powers, persistent=False)
+        self.register_buffer(
+            "weights", torch.tensor(factorials, dtype=torch.float64), persistent=False
+        )
+
+    powers: Tensor
+    weights: Tensor
+
+    def _raised(self, maps: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return y_i = (A x)_i, (…, terms, hidden), and y_i^i / i!."""
+        y = torch.einsum("khn,...n->...kh", maps, x)
+        raised = [y[..., k, :] ** int(i) for k, i in enumerate(self.powers.tolist())]
+        return y, torch.stack(raised, dim=-2) * self.weights.to(x.dtype).unsqueeze(-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return φ, (…,)."""
+        total = (self.slope * x).sum(-1)
+        over = (self.powers + 1).to(x.dtype).unsqueeze(-1)
+        for sign, maps in ((1, self.plus), (-1, self.minus)):
+            y, raised = self._raised(maps, x)
+            total = total + sign * (y * raised / over).sum((-2, -1))
+        return total
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """Return ∇φ, (…, size)."""
+        total = self.slope.expand_as(x)
+        for sign, maps in ((1, self.plus), (-1, self.minus)):
+            raised = self._raised(maps, x)[1]
+            total = total + sign * torch.einsum("...kh,khn->...n", raised, maps)
+        return total
+
+
+class TaylorField(PairField):
+    """T(p) + V(q), a Taylor potential each.
+
+    Args:
+        hidden_size: Rows of every linear map.
+        terms: Number of powers.
+    """
+
+    def __init__(self, dof: int, hidden_size: int = 16, terms: int = 8) -> None:
+        of_momenta, of_positions = (TaylorPotential(dof, hidden_size, terms) for _ in range(2))
+        super().__init__(dof, of_momenta, of_positions)
+
+
+@models.register("taylor-net")
+class TaylorNet(MotionModel):
+    """Taylor network: forces and velocities as Taylor series of linear maps, from very few data.
+
+    Equation:
+        ∂V/∂q = b + Σ_{i≤M} (A_iᵀ (A_i q)^i − B_iᵀ (B_i q)^i) / i!,  ∂T/∂p likewise
+
+    Symbols:
+        q positions, p momenta, A_i, B_i and b parameters, powers taken elementwise.
+
+    Promise:
+        The maps have symmetric Jacobians, so that they are gradients of energies; every step is
+        symplectic. An energy that is not of the form T(p) + V(q) cannot be represented.
+
+    Args:
+        hidden_size: Rows of every A_i and B_i.
+        terms: Number M of powers.
+        solve: Method, step_size and gradient: see `StepOptions`.
+
+    Example:
+        >>> model = undamped.models.TaylorNet(2)
+        >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape
+        torch.Size([3, 5, 4])
+
+    Reference:
+        Y. Tong, S. Xiong, X. He, G. Pan, B. Zhu. Symplectic neural networks in Taylor series form
+        for Hamiltonian systems. Journal of Computational Physics, 2021.
+    """
+
+    promises = (ENERGY, VOLUME, SYMPLECTIC)
+    recipe: ClassVar = {
+        "task": {"form": "trajectory", "window": 1, "error": "absolute"},
+        "model": {"hidden_size": 16},
+        "train": {"learning_rate": 3e-3},
+    }
+
+    @checked
+    def __init__(
+        self,
+        shape: TaskShape | StateSpace | int,
+        *,
+        hidden_size: PositiveInt = 16,
+        terms: PositiveInt = 8,
+        **solve: Unpack[FourthOrderOptions],
+    ) -> None:
+        super().__init__()
+        coordinates = Coordinates.of(shape, "TaylorNet")
+        self._build(TaylorField(coordinates.dof, hidden_size, terms), coordinates, solve)

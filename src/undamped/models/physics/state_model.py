@@ -118,11 +118,5 @@ def shape_of(space: StateSpace, answer: Answer = "number") -> TaskShape:
     needs = frozenset[Use]({"target_times"}) if answer == "trajectory" else frozenset[Use]()
     size = space.size + len(space.inputs)
     return TaskShape(
-        size,
-        space.size,
-        "states",
-        sequential=False,
-        answer=answer,
-        needs=needs,
-        state_space=space,
+        size, space.size, "states", sequential=False, answer=answer, needs=needs, state_space=space
     )

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
-from undamped._base.options import PositiveFloat
+from undamped._base.options import PositiveFloat, select
 from undamped._base.registry import models
-from undamped.models.options import select
 from undamped.models.physics.base import (
     BALANCE,
     CIRCLE,
@@ -21,25 +20,20 @@ from undamped.models.physics.base import (
     PASSIVE,
     SYMPLECTIC,
     VOLUME,
-    MotionModel,
-)
-from undamped.models.physics.fields.coordinates import (
-    Coordinates,
-    EmbeddedSpace,
-    PositionFeatures,
-    space_of,
-)
-from undamped.models.physics.fields.hamiltonian import HamiltonianField
-from undamped.models.physics.fields.ports import Mechanics, Ports, times
-from undamped.models.physics.fields.positive_matrix import LearnedInput, PositiveMatrix
-from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
-from undamped.models.physics.options import (
     Embedded,
     LayerOptions,
+    MotionModel,
     MotionSolveOptions,
     PerceptronOptions,
 )
-from undamped.ode.flows.solve_options import solver_arguments
+from undamped.models.physics.fields.coordinates import Coordinates, PositionFeatures, space_of
+from undamped.models.physics.fields.hamiltonian import HamiltonianField
+from undamped.models.physics.fields.ports import Mechanics, Ports, times
+from undamped.models.physics.fields.smooth_perceptron import (
+    LearnedInput,
+    PositiveMatrix,
+    SmoothPerceptron,
+)
 
 
 class MechanicalEnergy(nn.Module):
@@ -87,7 +81,6 @@ class MassHamiltonian(HamiltonianField):
         q̇ = M⁻¹(q) p,  ṗ = −∂(½ pᵀ M⁻¹ p + V)/∂q + g(q) u − D(q) q̇
 
     Args:
-        dof: Positions; as many momenta.
         angles: Positions that are replaced by cosine and sine.
         options: Those of `MechanicalEnergy`.
     """
@@ -198,7 +191,7 @@ class VelocityField(nn.Module):
         return self.parts.inverse_mass(self.features(self._split(state)[0]))
 
     def circles(self, state: Tensor) -> Tensor:
-        """Return cos² + sin² of the angles that are given so, (…, turning)."""
+        """Return cos² + sin² of the angles by cosine and sine, (…, turning)."""
         pairs = state[..., self.straight : self.straight + 2 * self.turning]
         return pairs.unflatten(-1, (2, self.turning)).square().sum(-2)
 
@@ -231,8 +224,7 @@ class SymODEN(MotionModel):
         determined only up to a common factor.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
-        smallest_mass: ε.
+        smallest_mass: Lower bound ε of the eigenvalues of M⁻¹.
         friction: Whether there is friction.
         options: See `PerceptronOptions` and `SolveOptions`.
 
@@ -268,17 +260,16 @@ class SymODEN(MotionModel):
             "inputs": len(space.inputs),
             "friction": friction,
         }
-        if "velocity" in space.kinds:
-            embedded = EmbeddedSpace.of(space, "SymODEN")
-            coordinates = Coordinates(space, embedded.order, embedded.dof, embedded.angles)
-        else:
-            embedded, coordinates = None, Coordinates.of(space, "SymODEN")
+        moving = "velocity" in space.kinds
+        sort = Coordinates.with_velocities if moving else Coordinates.of
+        coordinates = sort(space, "SymODEN")
+        dof, turning = coordinates.dof, coordinates.turning
         angles = coordinates.angles if options.get("angles") == "embedded" else ()
-        if embedded is None:
-            field = MassHamiltonian(coordinates.dof, angles, **arguments)
+        if moving:
+            field = VelocityField(dof - turning, turning, angles, **arguments)
         else:
-            field = VelocityField(embedded.straight, embedded.turning, angles, **arguments)
-        self._build(space, field, solver_arguments(options, MotionSolveOptions), coordinates)
+            field = MassHamiltonian(dof, angles, **arguments)
+        self._build(field, coordinates, options)
         self.promises = (*self.promises, MASS)
         if "cosine" in space.kinds:
             self.promises = (*self.promises, CIRCLE)
@@ -288,7 +279,7 @@ class SymODEN(MotionModel):
         return self.field.inverse_mass(self._sorted(states))  # type: ignore[operator]
 
     def constraints(self, states: Tensor) -> Tensor:
-        """Return cos² + sin² of angles that are given so, (…, angles)."""
+        """Return cos² + sin² of the angles by cosine and sine, (…, angles)."""
         return self.field.circles(self._sorted(states))  # type: ignore[operator]
 
     def example_states(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

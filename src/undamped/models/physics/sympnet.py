@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 import torch
@@ -44,18 +45,9 @@ class Shear(nn.Module):
         """Apply the map."""
         return (q, p + h * self.gradient(q)) if self.up else (q + h * self.gradient(p), p)
 
-    def undo(self, q: Tensor, p: Tensor, h: Size) -> tuple[Tensor, Tensor]:
-        """Apply the inverse of the map."""
-        return self(q, p, -h)
-
 
 class LinearShear(Shear):
-    """∇φ(x) = (S + Sᵀ) x + b.
-
-    Args:
-        dof: Positions.
-        up: Whether momenta are changed.
-    """
+    """∇φ(x) = (S + Sᵀ) x + b, of `dof` positions or momenta."""
 
     def __init__(self, dof: int, up: bool) -> None:
         super().__init__(up)
@@ -71,8 +63,6 @@ class ActivationShear(Shear):
     """∇φ(x) = a ⊙ σ(x).
 
     Args:
-        dof: Positions.
-        up: Whether momenta are changed.
         activation: σ.
     """
 
@@ -90,8 +80,6 @@ class GradientShear(Shear):
     """∇φ(x) = Kᵀ (a ⊙ σ(K x + b)).
 
     Args:
-        dof: Positions.
-        up: Whether momenta are changed.
         width: Rows of K.
         activation: σ.
     """
@@ -107,6 +95,13 @@ class GradientShear(Shear):
         """Return ∇φ."""
         inner = CURVES[self.activation].value(x @ self.weight.T + self.bias)
         return (self.scale * inner) @ self.weight
+
+
+def _apply(shears: Iterable[nn.Module], states: Tensor, h: Size) -> Tensor:
+    q, p = states.chunk(2, dim=-1)
+    for shear in shears:
+        q, p = shear(q, p, h)
+    return torch.cat((q, p), dim=-1)
 
 
 @models.register("sympnet")
@@ -126,7 +121,6 @@ class SympNet(StateModel):
         any, and is proved to represent only separable systems.
 
     Args:
-        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         kind: LA or G.
         layers: Blocks of shears: up and down.
         width: Rows of K, for G.
@@ -193,18 +187,11 @@ class SympNet(StateModel):
 
     def map(self, states: Tensor, h: Size = 1.0) -> Tensor:
         """Apply the map to sorted states (…, size)."""
-        q, p = states.chunk(2, dim=-1)
-        for shear in self.shears:
-            q, p = shear(q, p, h)
-        return torch.cat((q, p), dim=-1)
+        return _apply(self.shears, states, h)
 
     def inverse(self, states: Tensor, h: Size = 1.0) -> Tensor:
-        """Apply the inverse of the map."""
-        q, p = states.chunk(2, dim=-1)
-        for shear in reversed(self.shears):
-            assert isinstance(shear, Shear)
-            q, p = shear.undo(q, p, h)
-        return torch.cat((q, p), dim=-1)
+        """Apply the inverse of the map, whose shears are undone in reverse order."""
+        return _apply(reversed(self.shears), states, -h)
 
     def _solve(
         self, start: Tensor, times: Tensor, first: int, u: Tensor | None, on_failure: OnFailure

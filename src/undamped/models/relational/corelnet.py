@@ -1,7 +1,8 @@
-"""CoRelNet (Kerg and others, 2022): predictions from the relations of images alone.
+"""CoRelNet (Kerg and others, 2022): predictions from the relations of images only.
 
 The relations are similarities, read by a perceptron (corelnet) or a transformer (corelnet-t),
-differences of a learned size (corelnet-diff), or one of the two, chosen by trial (corelnet-mix).
+differences of a learned size (corelnet-diff), or one of the two, selected for each trial
+(corelnet-mix).
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from torch.nn import functional as F
 from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
 from undamped._base.errors import OptionError
-from undamped._base.options import Default, PositiveFloat, PositiveInt, Range, Units
+from undamped._base.options import Default, PositiveFloat, PositiveInt, Range, Units, select
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.models.options import select
 from undamped.models.relational.base import RelationalModel, SightOptions, decoder
 from undamped.models.relational.comparing import (
     RELATIONS_ONLY,
@@ -65,9 +65,16 @@ class MatrixOptions(RelationOptions, total=False):
 class MatrixModel(ComparingModel):
     """A model of the matrix R of similarities.
 
+    Promise:
+        Predictions depend on images only through R: other images with the same R have the same
+        prediction. Not with `sensory`.
+
     Args:
-        shape: The shape of the task.
         options: See `MatrixOptions`, `SightOptions` and `SimilarityOptions`.
+
+    Reference:
+        G. Kerg, S. Mittal, D. Rolnick, Y. Bengio, B. Richards, G. Lajoie. On neural architecture
+        inductive biases for relational tasks. 2022.
     """
 
     promises = RELATIONS_ONLY
@@ -85,13 +92,13 @@ class MatrixModel(ComparingModel):
         return relation_matrix(self.scores(codes), self.causal, self.rows)
 
     def relations(self, codes: Tensor) -> Tensor:
-        """Return all that a prediction depends on, (batch, entries): the similarities behind R."""
+        """Return all quantities that a prediction depends on, (batch, entries)."""
         return matrix_entries(self.scores(codes), self.causal)
 
 
 @models.register("corelnet")
 class CoRelNet(MatrixModel):
-    """Compositional relational network: a perceptron of the similarities of the images alone.
+    """Compositional relational network: a perceptron of the similarities of the images.
 
     Equation:
         R_ij = softmax_{j ≤ i}(z_i · z_j),  y = W₂ ReLU(W₁ vec(R) + b₁) + b₂
@@ -99,23 +106,11 @@ class CoRelNet(MatrixModel):
     Symbols:
         z_i normalised code of image i, R similarities, vec the entries j ≤ i row by row.
 
-    Promise:
-        Predictions depend on images through R alone: other images with the same R get the same
-        prediction. Not with `sensory`.
-
-    Args:
-        shape: The shape of the task.
-        options: See `MatrixOptions`, `SightOptions` and `SimilarityOptions`.
-
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
         >>> model = undamped.models.CoRelNet(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
-
-    Reference:
-        G. Kerg, S. Mittal, D. Rolnick, Y. Bengio, B. Richards, G. Lajoie. On neural architecture
-        inductive biases for relational tasks. 2022.
     """
 
     usual_choice = True
@@ -148,27 +143,17 @@ class CoRelNetT(MatrixModel):
         R similarities as for CoRelNet, p_j learned positions, q learned query, a attention of each
         head, d size of a head.
 
-    Promise:
-        Predictions depend on images through R alone: other images with the same R get the same
-        prediction. Not with `sensory`.
-
     Args:
-        shape: The shape of the task.
         heads: Heads of the attention.
         attention_size: Units of queries, keys and values over all heads.
         query_size: Units of the query, and of a position.
         layers: Number of attention layers, which share their weights.
-        options: See `MatrixOptions`, `SightOptions` and `SimilarityOptions`.
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
         >>> model = undamped.models.CoRelNetT(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
-
-    Reference:
-        G. Kerg, S. Mittal, D. Rolnick, Y. Bengio, B. Richards, G. Lajoie. On neural architecture
-        inductive biases for relational tasks. 2022.
     """
 
     @checked
@@ -232,7 +217,7 @@ def differences(sizes: Tensor) -> Tensor:
 
 @models.register("corelnet-diff")
 class CoRelNetDiff(RelationalModel):
-    """CoRelNet for relations that are not symmetric: a perceptron of differences alone.
+    """CoRelNet for relations that are not symmetric: a perceptron of differences.
 
     Equation:
         s_i = w · z_i,  D_ij = s_i − s_j,  y = W₂ ReLU(W₁ vec(D) + b₁) + b₂
@@ -241,11 +226,10 @@ class CoRelNetDiff(RelationalModel):
         z_i normalised code of image i, w learned direction, s size along it, D differences.
 
     Promise:
-        Predictions depend on images through D alone: other images with the same D get the same
+        Predictions depend on images only through D: other images with the same D have the same
         prediction.
 
     Args:
-        shape: The shape of the task.
         hidden_size: Units of the perceptron.
         sight: See `SightOptions`.
 
@@ -282,7 +266,7 @@ class CoRelNetDiff(RelationalModel):
         return differences(self.size(self.normalise(codes)).squeeze(-1))
 
     def relations(self, codes: Tensor) -> Tensor:
-        """Return all that a prediction depends on, (batch, entries)."""
+        """Return all quantities that a prediction depends on, (batch, entries)."""
         return self.relation_matrix(codes).flatten(1)
 
     def decide(self, codes: Tensor) -> Tensor:
@@ -292,20 +276,19 @@ class CoRelNetDiff(RelationalModel):
 
 @models.register("corelnet-mix")
 class CoRelNetMix(RelationalModel):
-    """CoRelNet that chooses, trial by trial, the similarities R or the differences D.
+    """CoRelNet that selects the similarities R or the differences D for each trial.
 
     Equation:
         a = gumbel-softmax(q · k_r / √d),  q = W vec(z),  y = MLP(a₁ vec(R) + a₂ vec(D))
 
     Symbols:
         R and D as for CoRelNet and CoRelNet-diff, k_r learned signatures of the two rules, q the
-        query of a trial, d its size; a has a one and a zero.
+        query of a trial, d its size; a is one-hot.
 
     Promise:
-        None: the choice depends on the images themselves.
+        None: the selection depends on the images themselves.
 
     Args:
-        shape: The shape of the task.
         matrix: Whether rows of R end with their own image, or are full.
         signature_size: Units of the signature of a rule.
         choice_temperature: Temperature of the gumbel-softmax; small ones are greedy.
@@ -320,8 +303,8 @@ class CoRelNetMix(RelationalModel):
 
     Reference:
         G. Kerg. Inductive biases for efficient information transfer in artificial networks, section
-        7.3. Thesis, Université de Montréal, 2022. Details that it does not print are our choice:
-        the query reads all codes, the choice is hard, and a test has no noise.
+        7.3. Thesis, Université de Montréal, 2022. Details that it does not specify: here the query
+        reads all codes, the selection is hard, and evaluation has no noise.
     """
 
     compares = True
@@ -348,7 +331,7 @@ class CoRelNetMix(RelationalModel):
         self.decoder = decoder(self.length**2, hidden_size, shape.output_size)
 
     def choice(self, codes: Tensor) -> Tensor:
-        """Return the chosen rule, one-hot, (batch, 2)."""
+        """Return the selected rule, one-hot, (batch, 2)."""
         query = self.query(self.normalise(codes).to(self.dtype).transpose(0, 1).flatten(1))
         scores = query @ self.signatures.T / math.sqrt(self.signatures.shape[1])
         if self.training:

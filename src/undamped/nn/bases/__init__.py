@@ -1,1 +1,1 @@
-"""What the cells of several papers share: the contract, families of steps, activations."""
+"""Base classes of cells: the contract, kinds of steps, activations."""

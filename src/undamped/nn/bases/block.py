@@ -2,13 +2,13 @@
 
     v = norm(e),  r = layer(v),  g = gelu(r),  out = e + (W₁ g + b₁) ⊙ σ̂(W₂ g + b₂)
 
-where e is the input, through a linear encoder at the bottom and wherever the sizes differ. A block
-is a cell like any other: its output needs the input of its step, so it is a part of the state.
-Dropout lies on g and on what is added to e, one mask per sequence each.
+where e is the input, after a linear encoder in the first layer and wherever the sizes differ. A
+block is a cell: its output needs the input of its step, so the output is a part of the state.
+Dropout is applied to g and to the summand of e, with one mask per sequence each.
 
-Layer normalisation looks at one step and streams. Batch normalisation without parameters of its
-own is the papers': in training over all true steps of the batch, so that an output depends on the
-other sequences and on the future; in evaluation by running averages, which are fixed.
+Layer normalisation reads one step and allows streaming. Batch normalisation, without parameters, is
+that of the papers: in training over all true steps of the batch, so that an output depends on the
+other sequences and on the future; in evaluation by running averages, which are constant.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from undamped.kernels.linear.gate import gated_unit, reference_gated_unit
 from undamped.kernels.linear.norm import row_norm
-from undamped.nn.bases.cell import Cell, State
+from undamped.nn.bases.cell import Cell, ScanResult, State
 from undamped.nn.sequence_tensors import mask_and_last
 
 BlockKind = Literal["none", "layer-norm", "batch-norm"]
@@ -31,13 +31,13 @@ EPSILON = 1e-5
 
 
 class Block(Cell):
-    """A cell with norm, gelu, gated linear unit and a sum around it.
+    """A cell inside normalisation, gelu, gated linear unit and residual connection.
 
     Args:
         cell: The cell inside, as wide as the block.
         norm: The normalisation.
         dropout: Probability of dropping a unit.
-        first: Whether the block is at the bottom, where the input is always encoded.
+        first: Whether the block is the first layer, where the input is always encoded.
     """
 
     independent_units = True
@@ -59,12 +59,12 @@ class Block(Cell):
 
     @property
     def state_sizes(self) -> tuple[int | None, ...]:
-        """The block's output, and the state of the cell inside."""
+        """Sizes of the output of the block and of the state of the cell."""
         return (self.hidden_size, *self.cell.state_sizes)
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether an output depends on later steps, as statistics of a whole batch make it."""
+        """Whether an output depends on later steps, by statistics of the whole batch."""
         return self.norm == "batch-norm" and self.training
 
     def encode(self, x: Tensor) -> Tensor:
@@ -72,13 +72,13 @@ class Block(Cell):
         return x if self.encoder is None else self.encoder(x)
 
     def normalise(self, e: Tensor) -> Tensor:
-        """Return v, by what is known before a batch is seen."""
+        """Return v, from the step itself or by running averages."""
         if self.norm == "layer-norm":
             return F.layer_norm(e, e.shape[-1:], eps=EPSILON)
         return (e - self.mean) * torch.rsqrt(self.variance + EPSILON)
 
     def _normalise_batch(self, e: Tensor, lengths: Tensor | None) -> Tensor:
-        """Return v by the statistics of all true steps, and let the averages follow them."""
+        """Return v by the statistics of all true steps, and update the running averages."""
         rows = e
         if lengths is not None:
             rows = e[torch.arange(len(e), device=e.device).unsqueeze(1) < lengths]
@@ -91,47 +91,44 @@ class Block(Cell):
         return (e - mean) * torch.rsqrt(variance + EPSILON)
 
     def draw_masks(self, batch: int, like: Tensor) -> State:
-        """Draw the masks of a pass, (1, batch, features) each; none where nothing is dropped."""
+        """Draw the masks of a pass, (1, batch, features) each; none without dropout."""
         if not self.dropout or not self.training:
             return ()
-        keep = 1 - self.dropout
+        p = 1 - self.dropout
         sizes = (self.cell.output_size, self.hidden_size)
-        return tuple(like.new_empty(1, batch, n).bernoulli_(keep).div_(keep) for n in sizes)
+        return tuple(like.new_empty(1, batch, n).bernoulli_(p).div_(p) for n in sizes)
 
     def constants(self) -> State:
-        """Those of the cell inside."""
+        """Return those of the cell."""
         return self.cell.cached_constants()
 
     def project(self, x: Tensor) -> Tensor:
-        """What the cell inside is told, and e."""
+        """Return the projection of the cell, and e."""
         e = self.encode(x)
         return torch.cat([self.cell.project(self.normalise(e)), e], -1)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Advance the cell inside, then gelu, gate and sum."""
+        """Make a step of the cell, then apply gelu, gate and residual connection."""
         cell_input, e = projected[..., : -self.hidden_size], projected[..., -self.hidden_size :]
         inner = self.cell.advance(cell_input, state[1:], constants)
         r = self.cell.output(inner)
         return (reference_gated_unit(r, e, self.gate.weight, self.gate.bias), *inner)
 
     def initial_state(self, batch: int, like: Tensor) -> State:
-        """Zeros, and the first state of the cell inside."""
-        return (
-            like.new_zeros(batch, self.hidden_size),
-            *self.cell.initial_state(batch, like),
-        )
+        """Return zeros, and the initial state of the cell."""
+        return like.new_zeros(batch, self.hidden_size), *self.cell.initial_state(batch, like)
 
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """All steps at once, with masks of their own."""
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
+        """Scan with new dropout masks."""
         return self.scan_with(x, state, lengths, self.draw_masks(x.shape[1], x))
 
     def scan_with(
         self, x: Tensor, state: State, lengths: Tensor | None, masks: State
-    ) -> tuple[Tensor, State]:
-        """All steps at once; lengths may be 0, for sequences that are over."""
+    ) -> ScanResult:
+        """Scan with given dropout masks; lengths may be 0, for sequences that have ended."""
         e = self.encode(x)
         if self.norm == "layer-norm":
-            scan = self.cell.block_scan(*e.shape[:2])
+            scan = self.cell._block_scan(*e.shape[:2])
             result = scan and scan(e, state, lengths, self.gate, masks, EPSILON)
             if result is not None:
                 return result

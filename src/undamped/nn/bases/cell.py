@@ -30,11 +30,12 @@ from undamped.nn.bases.constant_cache import ModuleCache, contents, may_cache, o
 from undamped.nn.bases.updates import UpdateHooks
 
 State = tuple[Tensor, ...]
-BlockScan = Callable[
-    [Tensor, State, Tensor | None, nn.Linear, State, float], tuple[Tensor, State] | None
-]
-"""Scans a whole block: e, state, lengths, gate, dropout masks and ε to outputs and final state.
-None where it cannot take these tensors."""
+States = list[State]
+ScanResult = tuple[Tensor, State]
+"""All outputs (time, batch, features), and the final state."""
+BlockScan = Callable[[Tensor, State, Tensor | None, nn.Linear, State, float], ScanResult | None]
+"""Scans a block: e, state, lengths, gate, dropout masks and ε to outputs and final state.
+The result is None if the kernel cannot process these tensors."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class MemoryPlan:
             pass, with the block around the cell.
         chunked: Whether long sequences are processed in chunks, since `scan` leaves much to
             autograd. Networks with a block always are.
-        state_grows: Whether the state grows with every step. Such a cell defines `trim_state`, and
+        state_grows: Whether the state grows with every step. Such a cell defines `_trim_state`, and
             cannot be exported to ONNX.
     """
 
@@ -67,7 +68,7 @@ class Cell(nn.Module, ABC):
     state_names: tuple[str, ...] = ("hidden",)
     memory_plan: ClassVar[MemoryPlan] = MemoryPlan()
     independent_units: ClassVar[bool] = False
-    """Whether the units of a layer do not see each other: such networks have the option `block`."""
+    """Whether units of a layer do not read each other; such networks have the option `block`."""
     costly_constants: ClassVar[bool] = False
     """Whether computing the constants costs more than comparing all parameters with a copy."""
     needs_full_precision: ClassVar[bool] = False
@@ -128,7 +129,7 @@ class Cell(nn.Module, ABC):
         """Return the state before the first step: zeros, of the device and type of `like`."""
         return tuple(like.new_zeros(batch, size or 0) for size in self.state_sizes)
 
-    def trim_state(self, state: State) -> State:
+    def _trim_state(self, state: State) -> State:
         """Return a state that grows, (…, batch, …) each, without what is empty in all samples."""
         return state
 
@@ -183,14 +184,14 @@ class Cell(nn.Module, ABC):
 
     # Sequences
 
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
         """Scan (time, batch, input); return all outputs and the final state.
 
         Beyond the length (batch,) of a sequence its state is constant and its outputs are zero.
         """
         return loop_scan(self, x, state, lengths)
 
-    def block_scan(self, steps: int, batch: int) -> BlockScan | None:
+    def _block_scan(self, steps: int, batch: int) -> BlockScan | None:
         """Return a function that scans a block around this cell in one pass, if there is one."""
         return None
 
@@ -216,7 +217,7 @@ def _unpickle_parametrized(cell_class: type[Cell], attributes: dict[str, Any]) -
 
 def reference_scan(
     cell: Cell, x: Tensor, state: State, lengths: Tensor | None = None
-) -> tuple[Tensor, State]:
+) -> ScanResult:
     """Scan with a plain loop, which defines the result of every faster implementation."""
     projected, constants = cell.project(x), cell.cached_constants()
     outputs = []
@@ -233,9 +234,7 @@ def reference_scan(
     return torch.stack(outputs), state
 
 
-def loop_scan(
-    cell: Cell, x: Tensor, state: State, lengths: Tensor | None = None
-) -> tuple[Tensor, State]:
+def loop_scan(cell: Cell, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
     """Scan with the plain loop, or on a GPU with recordings (CUDA graphs) of its steps."""
     recorder = recorder_for(x, *state)
     # The replicas of a network on several devices share their recordings, and hold no parameters.

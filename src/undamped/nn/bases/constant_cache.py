@@ -98,11 +98,7 @@ def _same(copies: list[_Copy], tensors: list[Tensor]) -> bool:
 
 
 class _Copy:
-    """A copy of a tensor, to be compared with the tensor later.
-
-    Args:
-        tensor: The tensor.
-    """
+    """A copy of a tensor, to be compared with the tensor later."""
 
     __slots__ = ("bytes", "device", "dtype", "in_memory", "pointer", "shape", "tensor")
 

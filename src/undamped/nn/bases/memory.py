@@ -1,11 +1,11 @@
-"""Cells that remember states and attend to them: the recurrent step reads s = f(h, c).
+"""Cells that store states and attend to them: the recurrent step reads s = f(h, c).
 
-A memory cell is another cell, the recurrence, whose hidden state is replaced by s before every
-step: h_t = step(s_{t−1}, x_t). Then h_t is remembered, s_{t−1} asks what is remembered, and
-s_t = f(h_t, c_t) goes on. What is remembered, and for how long, is what the cells differ in.
+A memory cell contains another cell, the recurrence, whose hidden state is replaced by s before
+every step: h_t = step(s_{t−1}, x_t). Then h_t is stored, s_{t−1} is the query of the attention to
+the stored states, and s_t = f(h_t, c_t). Cells differ in which states they store, and how long.
 
-The state is plain tensors, in which zero means empty: multiplied by zero, a sample starts afresh.
-States remembered lie flat, (batch, slots × hidden), the oldest first, beside a flag for every slot.
+The state consists of tensors in which zero means empty: multiplied by zero, a sample is reset.
+Stored states are flat, (batch, slots × hidden), the oldest first, with a flag for every slot.
 """
 
 from __future__ import annotations
@@ -15,25 +15,72 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt, check, options_of
 from undamped._base.registry import models
-from undamped.nn.bases.attention import Alignment, Attention, Mix, weights_of
-from undamped.nn.bases.cell import Cell, State, reference_scan
+from undamped.nn.bases.cell import Cell, ScanResult, State, reference_scan
 from undamped.nn.bases.coupled import runs_compiled
-from undamped.nn.exprnn import ExpRNNCell
-from undamped.nn.gru import GRUCell
-from undamped.nn.lstm import LSTMCell
+from undamped.nn.lstm import GRUCell, LSTMCell
+from undamped.nn.orthogonal import ExpRNNCell, ScoRNNCell
 from undamped.nn.rnn import RNNCell
-from undamped.nn.scornn import ScoRNNCell
 
 if TYPE_CHECKING:
-    from undamped.kernels.memory.plan import Marks, Plan
     from undamped.kernels.memory.record import Record
 
+Alignment = Literal["additive", "dot"]
+Mix = Literal["half", "sum", "learned"]
 Nonlinearity = Literal["tanh", "relu", "modrelu"]
+_EMPTY = -1e30
+"""The score of an empty slot: finite, so that a sample without any slot has no NaN."""
+
+
+class Attention(nn.Module):
+    """e_i = vᵀ tanh(W q + U m_i) or (W q)ᵀ(U m_i)/√n, a = softmax(e), c = Σ a_i m_i, s = f(h, c).
+
+    Args:
+        size: Number n of features of states and queries.
+        alignment: Additive (Bahdanau) or scaled dot product.
+        mix: The function f: (h + c)/2, h + c, or a learned map of both.
+    """
+
+    def __init__(self, size: int, alignment: Alignment, mix: Mix) -> None:
+        super().__init__()
+        self.alignment: Alignment = alignment
+        self.mix: Mix = mix
+        self.query = nn.Parameter(torch.empty(size, size))
+        self.key = nn.Parameter(torch.empty(size, size))
+        nn.init.xavier_normal_(self.query)
+        nn.init.xavier_normal_(self.key)
+        self.score = nn.Parameter(torch.empty(size)) if alignment == "additive" else None
+        if self.score is not None:
+            nn.init.xavier_normal_(self.score.data.unsqueeze(0))
+        self.mixing = nn.Parameter(torch.empty(size, 2 * size)) if mix == "learned" else None
+        if self.mixing is not None:
+            with torch.no_grad():  # initially (h + c)/2
+                self.mixing.copy_(0.5 * torch.eye(size).repeat(1, 2))
+
+    def scores(self, query: Tensor, states: Tensor) -> Tensor:
+        """Return e (batch, slots) for a query (batch, size) and states (batch, slots, size)."""
+        projected_query = F.linear(query, self.query).unsqueeze(1)
+        keys = F.linear(states, self.key)
+        if self.score is None:
+            return (projected_query * keys).sum(-1) * query.shape[-1] ** -0.5
+        return torch.tanh(projected_query + keys) @ self.score
+
+    def combine(self, hidden: Tensor, context: Tensor) -> Tensor:
+        """Return s = f(h, c)."""
+        if self.mixing is not None:
+            return F.linear(torch.cat((hidden, context), dim=-1), self.mixing)
+        total = hidden + context
+        return total / 2 if self.mix == "half" else total
+
+
+def weights_of(scores: Tensor, occupied: Tensor) -> Tensor:
+    """Return the softmax over the occupied slots; zeros for a sample that has none."""
+    return torch.softmax(scores.masked_fill(~occupied, _EMPTY), dim=-1) * occupied
 
 
 def recurrence_of(
@@ -43,17 +90,15 @@ def recurrence_of(
     kind = getattr(models[name], "cell_class", None) if name in models else None
     if kind is None or kind.state_names[0] != "hidden" or issubclass(kind, MemoryCell):
         raise OptionError(
-            f"recurrence must be a recurrent network whose first state is its hidden state, got "
-            f"'{name}'. "
-            "For example: 'rnn-orth', 'exprnn', 'rnn', 'gru' or 'lstm'."
+            "recurrence must be a recurrent network whose first state is its hidden state, such as "
+            f"'rnn-orth', 'exprnn', 'rnn', 'gru' or 'lstm', got '{name}'."
         )
     options: dict[str, Any] = {}
     if nonlinearity is not None:
         if "nonlinearity" not in options_of(kind):
             raise OptionError(
                 f"recurrence='{name}' has no option nonlinearity, got '{nonlinearity}'. Leave it "
-                "out, or "
-                "use 'rnn-orth'."
+                "out, or use 'rnn-orth'."
             )
         options["nonlinearity"] = nonlinearity
     return kind(input_size, hidden_size, **check(name, kind, options))
@@ -61,13 +106,13 @@ def recurrence_of(
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """A recurrence that the compiled loops know: h = φ(V s + projected), or gates.
+    """A recurrence for which there are compiled loops: h = φ(V s + projected), or gates.
 
     Args:
         kind: The name of φ, "lstm" or "gru".
         matrix: V.
-        projection: The input matrix, and the bias where there is one.
-        thresholds: The threshold of modReLU, where it is φ.
+        projection: The input matrix, and the bias if there is one.
+        thresholds: The threshold of modReLU, if it is φ.
     """
 
     kind: str
@@ -77,13 +122,13 @@ class CompiledStep:
 
     @property
     def tensors(self) -> State:
-        """All of them."""
+        """All tensors of the step."""
         return (self.matrix, *self.projection, *self.thresholds)
 
 
 def _gated(inner: GRUCell, constants: State) -> CompiledStep:
-    """Return a GRU as four blocks that add up what state and input give: r, z, and the candidate
-    twice, since the reset gate multiplies the part of the state alone."""
+    """Return a GRU as four blocks that sum the parts of state and input: r, z, and the candidate
+    twice, since the reset gate multiplies only the part of the state."""
     recurrent, inside = constants
     zeros = torch.zeros_like(recurrent[: inner.hidden_size])
     r, z, candidate = recurrent.chunk(3)
@@ -94,7 +139,7 @@ def _gated(inner: GRUCell, constants: State) -> CompiledStep:
 
 
 class MemoryCell(Cell):
-    """A recurrence, an attention, and something that remembers.
+    """A recurrence, attention, and a memory of states.
 
     Args:
         recurrence: The recurrent part.
@@ -104,11 +149,11 @@ class MemoryCell(Cell):
 
     needs_full_precision = True
     screened_by: str | None = None
-    """How the compiled loops call the screening; None where everything is remembered."""
+    """Name of the screening in the compiled loops; None if all states are stored."""
     expects: bool = False
-    """Whether the last part of the memory is the input that is expected."""
+    """Whether the last part of the memory is the expected input."""
     memory_names: ClassVar[tuple[str, ...]]
-    """The parts of the state beyond h, s and what else the recurrence carries."""
+    """The parts of the state besides h, s and further states of the recurrence."""
 
     def __init__(
         self,
@@ -126,49 +171,45 @@ class MemoryCell(Cell):
     @property
     @abstractmethod
     def memory_sizes(self) -> tuple[int | None, ...]:
-        """How many numbers each part of the memory has; None where it grows."""
+        """Size of each part of the memory; None if it grows."""
 
     @property
     def state_sizes(self) -> tuple[int | None, ...]:
-        """How many numbers each part of the state has; None where it grows."""
+        """Size of each part of the state; None if it grows."""
         recurrent_sizes = (self.hidden_size,) * (1 + len(self.recurrence.state_names))
         return (*recurrent_sizes, *self.memory_sizes)
 
-    def initial_state(self, batch: int, like: Tensor) -> State:
-        """Zeros: nothing is remembered."""
-        return tuple(like.new_zeros(batch, size or 0) for size in self.state_sizes)
-
     def split(self, state: State) -> tuple[Tensor, State, State]:
-        """Return s, what else the recurrence carries, and the memory."""
+        """Return s, further states of the recurrence, and the memory."""
         count = len(self.recurrence.state_names)
         return state[1], state[2 : 1 + count], state[1 + count :]
 
     def project(self, x: Tensor) -> Tensor:
-        """What the recurrence makes of the input."""
+        """Return the projection of the recurrence."""
         return self.recurrence.project(x)
 
     def constants(self) -> State:
-        """What the recurrence computes once a pass."""
+        """Return the constants of the recurrence."""
         return self.recurrence.constants()
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Step, remember, attend, mix."""
+        """Make a step of the recurrence, store its state, attend, and mix."""
         mixed, cell_state, memory = self.split(state)
         recurrent_constants = constants[:-1] if self.expects else constants
-        hidden, *carried_on = self.recurrence.advance(
+        hidden, *further = self.recurrence.advance(
             projected, (mixed, *cell_state), recurrent_constants
         )
-        context, remembered = self.remember(projected, hidden, state, memory, constants)
-        return (hidden, self.attention.combine(hidden, context), *carried_on, *remembered)
+        context, memory = self.remember(projected, hidden, state, memory, constants)
+        return (hidden, self.attention.combine(hidden, context), *further, *memory)
 
     @abstractmethod
     def remember(
         self, projected: Tensor, hidden: Tensor, state: State, memory: State, constants: State
     ) -> tuple[Tensor, State]:
-        """Take in a new state, attend; return the context (batch, hidden) and the memory."""
+        """Store a new state and attend; return the context (batch, hidden) and the memory."""
 
-    def trim_state(self, state: State) -> State:
-        """Drop the slots that hold nothing for any sample, where a memory grows."""
+    def _trim_state(self, state: State) -> State:
+        """Drop the slots that are empty for every sample, if the memory grows."""
         if not self.memory_plan.state_grows:
             return state
         names = list(self.state_names)
@@ -178,16 +219,16 @@ class MemoryCell(Cell):
         trimmed = {"past": slots, "seen": flags[..., occupied]}
         return tuple(trimmed.get(name, part) for name, part in zip(names, state, strict=True))
 
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Run over (time, batch, input) with the compiled loops, or plainly where they cannot."""
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
+        """Scan (time, batch, input) in the compiled loops, or in a plain one if they cannot run."""
         constants = self.cached_constants()
         step = self.compiled_step(constants)
         if step is None or not runs_compiled(x, *state, *step.tensors):
             return reference_scan(self, x, state, lengths)
-        return self.compiled_scan(step, x, state, lengths, constants)
+        return self.compiled_scan(self._scan_arguments(step, x, state, lengths))
 
     def compiled_step(self, constants: State) -> CompiledStep | None:
-        """Return what the compiled loops need of the recurrence, or None if they do not know it."""
+        """Return the recurrence as the compiled loops need it, or None if there are none for it."""
         inner = self.recurrence
         if isinstance(inner, LSTMCell):
             detaching = inner.h_detach > 0 and inner.training
@@ -204,51 +245,36 @@ class MemoryCell(Cell):
                 return CompiledStep(kind, constants[0], inner.input_tensors(), thresholds)
         return None
 
-    def compiled_scan(
-        self,
-        step: CompiledStep,
-        x: Tensor,
-        state: State,
-        lengths: Tensor | None,
-        constants: State,
-    ) -> tuple[Tensor, State]:
-        """Run over (time, batch, input) with the compiled loops."""
+    def compiled_scan(self, arguments: tuple[Any, ...]) -> ScanResult:
+        """Scan (time, batch, input) with the compiled loops, from their arguments."""
         from undamped.kernels.memory.scan import memory_scan
         from undamped.kernels.memory.share import Share
 
-        arguments = self._scan_arguments(step, x, state, lengths, constants)
         output, final = memory_scan(Share, *arguments)
-        last = output[-1]
+        last, lengths = output[-1], arguments[0].lengths
         if lengths is not None:
             ends = (lengths - 1).view(1, -1, 1).expand(1, -1, self.hidden_size)
             last = output.gather(0, ends).squeeze(0)
-        onward = (final["cell"],) if len(self.recurrence.state_names) > 1 else ()
+        further = (final["cell"],) if len(self.recurrence.state_names) > 1 else ()
         memory = self.from_slots(final["slots"].transpose(0, 1), final["scores"], final["seen"])
         expected = (final["expected"],) if self.expects else ()
-        return output, (last, final["mixed"], *onward, *memory, *expected)
+        return output, (last, final["mixed"], *further, *memory, *expected)
 
     def record(self, x: Tensor, state: State, lengths: Tensor | None = None) -> Record:
-        """Run over (time, batch, input) and say what was attended to and what was kept."""
+        """Scan (time, batch, input) and return the attention and the stored states."""
         from undamped.kernels.memory.record import attention_record
 
-        constants = self.constants()
-        step = self.compiled_step(constants)
+        step = self.compiled_step(self.constants())
         if step is None:
             raise OptionError(
                 f"The attention of a network with recurrence {type(self.recurrence).__name__} "
-                "cannot be "
-                "recorded. Use an RNN, a GRU or an LSTM."
+                "cannot be recorded. Use an RNN, a GRU or an LSTM."
             )
-        return attention_record(*self._scan_arguments(step, x, state, lengths, constants))
+        return attention_record(*self._scan_arguments(step, x, state, lengths))
 
     def _scan_arguments(
-        self,
-        step: CompiledStep,
-        x: Tensor,
-        state: State,
-        lengths: Tensor | None,
-        constants: State,
-    ) -> tuple[Plan, Tensor, dict[str, Tensor], Marks]:
+        self, step: CompiledStep, x: Tensor, state: State, lengths: Tensor | None
+    ) -> tuple[Any, ...]:
         from undamped.kernels.memory import arrays, attend
         from undamped.kernels.memory.plan import Marks, Plan
 
@@ -268,17 +294,21 @@ class MemoryCell(Cell):
             "mixed": mixed,
             "cell": cell_state[0] if cell_state else x.new_empty(batch, 0),
             "slots": slots.transpose(0, 1),
-            "input": step.projection[0],
             "recurrent": torch.cat((step.matrix, attention.query)),
-            "key": attention.key,
-            **dict(zip(("bias",), step.projection[1:], strict=False)),
-            **dict(zip(("threshold",), step.thresholds, strict=False)),
-            **({} if attention.score is None else {"vector": attention.score}),
-            **({} if attention.mixing is None else {"mixing": attention.mixing}),
-            **self.screening_tensors(constants),
+            **self._weights_by_name(step),
+            **self.screening_tensors(),
         }
         expected = memory[-1] if self.expects else x.new_empty(batch, 0)
         return plan, x, tensors, Marks(scores, flags, expected)
+
+    def _weights_by_name(self, step: CompiledStep) -> dict[str, Tensor]:
+        """Return the weights by their names in the compiled scan, but the recurrent matrix."""
+        attention = self.attention
+        weights: dict[str, Tensor] = {"input": step.projection[0], "key": attention.key}
+        weights |= dict(zip(("bias",), step.projection[1:], strict=False))
+        weights |= dict(zip(("threshold",), step.thresholds, strict=False))
+        optional = {"vector": attention.score, "mixing": attention.mixing}
+        return weights | {name: part for name, part in optional.items() if part is not None}
 
     def weights(self, query: Tensor, states: Tensor, flags: Tensor) -> Tensor:
         """Return the attention of a query (batch, hidden) to states (batch, slots, hidden)."""
@@ -289,9 +319,9 @@ class MemoryCell(Cell):
         raise NotImplementedError
 
     def from_slots(self, slots: Tensor, scores: Tensor, flags: Tensor) -> State:
-        """Return the memory made of its slots."""
+        """Return the memory with these slots; the inverse of `as_slots`."""
         raise NotImplementedError
 
-    def screening_tensors(self, constants: State) -> dict[str, Tensor]:
-        """Return the tensors that screening reads, by their names in the compiled scan."""
+    def screening_tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of the screening, by their names in the compiled scan."""
         return {}

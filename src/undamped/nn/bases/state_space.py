@@ -1,9 +1,9 @@
-"""Layers of linear units between two matrices: what all state-space cells share.
+"""State-space cells: layers of linear units between two matrices.
 
-The units are moved by a linear recurrence and driven by B u; the output is C s + D u, where s is
-what the units show. Both products are outside the loop over time, which is `linear_scan` or
+The units follow a linear recurrence with the input B u; the output is C s + D u, where s is the
+visible part of the units. Both products are outside the loop over time, which is `linear_scan` or
 `linear_oscillator_scan`. An output needs the input of its step, so it is the first part of the
-state; a step reads only the others.
+state; a step reads only the other parts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from undamped.kernels.linear.product import stored_product
 from undamped.kernels.linear.reading import read_and_pass
-from undamped.nn.bases.cell import Cell, MemoryPlan, State
+from undamped.nn.bases.cell import Cell, MemoryPlan, ScanResult, State
 from undamped.nn.sequence_tensors import mask_and_last
 
 
@@ -25,7 +25,7 @@ class StateSpaceCell(Cell):
 
     Args:
         hidden_size: Number of features of the output.
-        visible_size: How many numbers C reads.
+        visible_size: Number of features that C reads.
     """
 
     independent_units = True
@@ -45,49 +45,47 @@ class StateSpaceCell(Cell):
 
     @property
     def state_sizes(self) -> tuple[int, ...]:
-        """The output, and what the units carry."""
+        """Sizes of the output and of the states of the units."""
         return (self.hidden_size, *[self.visible_size] * (len(self.state_names) - 1))
 
     def drive_weight(self) -> Tensor:
-        """B, (visible, input)."""
+        """Return B, (visible, input)."""
         return self.input_weight
 
     def drive(self, x: Tensor) -> Tensor:
-        """B u, (…, visible)."""
+        """Return B u, (…, visible)."""
         return F.linear(x, self.drive_weight())
 
     def passing(self, x: Tensor) -> Tensor:
-        """D u, number by number where the sizes agree."""
+        """Return D u, elementwise if the sizes agree."""
         if self.pass_weight.dim() == 1:
             return self.pass_weight * x
         return F.linear(x, self.pass_weight)
 
     def project(self, x: Tensor) -> Tensor:
-        """B u and D u side by side."""
+        """Return B u and D u, concatenated."""
         return torch.cat([self.drive(x), self.passing(x)], dim=-1)
 
     def read(self, visible: Tensor) -> Tensor:
-        """C s."""
+        """Return C s."""
         return F.linear(visible, self.output_weight)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Move the units, then read them."""
+        """Make one step of the units, then read them."""
         drive, passing = projected[..., : self.visible_size], projected[..., self.visible_size :]
         moved = self.move(drive, state[1:], constants)
         return (self.read(moved[0]) + passing, *moved)
 
     @abstractmethod
     def move(self, drive: Tensor, units: State, constants: State) -> State:
-        """Make one step of the units; what C reads comes first."""
+        """Make one step of the units; the part that C reads comes first."""
 
     @abstractmethod
-    def move_along(
-        self, drive: Tensor, units: State, lengths: Tensor | None
-    ) -> tuple[Tensor, State]:
-        """Make all steps of (time, batch, visible); return what is visible, and the last units."""
+    def move_along(self, drive: Tensor, units: State, lengths: Tensor | None) -> ScanResult:
+        """Make all steps of (time, batch, visible); return the visible part and the last units."""
 
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Both products at once for all steps, the linear recurrence in its kernel."""
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
+        """Scan with both products for all steps at once, and the recurrence in its kernel."""
         drive, x = stored_product(x, self.drive_weight())
         visible, units = self.move_along(drive, state[1:], lengths)
         if self.pass_weight.dim() == 1:
@@ -96,8 +94,3 @@ class StateSpaceCell(Cell):
             output = self.read(visible) + self.passing(x)
         output, last = mask_and_last(output, state[0], lengths)
         return output, (last, *units)
-
-
-def width_or(width: int, hidden_size: int) -> int:
-    """Return how many units there are: as many as were asked for, or as the output has features."""
-    return width or hidden_size

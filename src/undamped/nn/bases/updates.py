@@ -134,9 +134,8 @@ class Penalised(UpdateHooks):
             self._penalty_warned = True
             name = type(self).__name__.removeprefix("Parametrized")
             warnings.warn(
-                f"{name}: {option} asks for a penalty, and an optimiser made an "
-                "update without it. Add `undamped.nn.penalty(model)` to the loss, or set the "
-                "option to 0.",
+                f"{name}: {option} sets a penalty, and an optimiser made an update without it. "
+                "Add `undamped.nn.penalty(model)` to the loss, or set the option to 0.",
                 stacklevel=2,
             )
         self._penalty_used = False

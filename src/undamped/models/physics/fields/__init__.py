@@ -7,8 +7,7 @@ from undamped.models.physics.fields.coordinates import Coordinates, PositionFeat
 from undamped.models.physics.fields.hamiltonian import HamiltonianField, SeparableField
 from undamped.models.physics.fields.lagrangian import LagrangianField
 from undamped.models.physics.fields.ports import ConstantInput, Forced, Ports
-from undamped.models.physics.fields.positive_matrix import PositiveMatrix
-from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
+from undamped.models.physics.fields.smooth_perceptron import PositiveMatrix, SmoothPerceptron
 
 __all__ = [
     "ConstantInput",

@@ -13,12 +13,7 @@ from undamped._base.errors import OptionError, ShapeError
 
 
 def space_of(shape: TaskShape | StateSpace | int, owner: str) -> StateSpace:
-    """Return the state space of a task, a space itself, or one of that many positions and momenta.
-
-    Args:
-        shape: The shape of the task, the space, or the number of positions.
-        owner: Name of the model, for the error message.
-    """
+    """Return the state space of a task, or one of that many positions and momenta, for `owner`."""
     if isinstance(shape, StateSpace):
         return shape
     if isinstance(shape, int):
@@ -38,22 +33,19 @@ class Coordinates:
         space: The state space.
         order: Indices of the positions, then of their partners.
         dof: Number of positions.
-        angles: Which positions are angles.
+        angles: Which positions are angles; of those that are not given by cosine and sine.
+        turning: Number of angles that are given by cosine and sine, the last of the positions.
     """
 
     space: StateSpace
     order: tuple[int, ...]
     dof: int
     angles: tuple[int, ...]
+    turning: int = 0
 
     @classmethod
     def of(cls, shape: TaskShape | StateSpace | int, owner: str) -> Coordinates:
-        """Sort a state space; raise an error where it does not have such a form.
-
-        Args:
-            shape: As in `space_of`.
-            owner: Name of the model, for the error message.
-        """
+        """Return sorted coordinates for the model `owner`; raise an error if there are none."""
         space = space_of(shape, owner)
         positions = space.indices("position", "angle")
         partners = space.indices("momentum", "velocity")
@@ -64,6 +56,34 @@ class Coordinates:
             )
         angles = [i for i, index in enumerate(positions) if space.kinds[index] == "angle"]
         return cls(space, (*positions, *partners), len(positions), tuple(angles))
+
+    @classmethod
+    def with_velocities(cls, space: StateSpace, owner: str) -> Coordinates:
+        """Sort a state space with velocities, whose angles may be given by cosine and sine.
+
+        The order is: other positions, cosines, sines, velocities of other positions, velocities of
+        these angles. Velocities belong to positions and angles in the order in which these appear.
+
+        Args:
+            space: The state space.
+            owner: Name of the model, for the error message.
+        """
+        straight = space.indices("position", "angle")
+        cosines, sines = space.indices("cosine"), space.indices("sine")
+        velocities = space.indices("velocity")
+        dof = len(straight) + len(cosines)
+        paired = len(cosines) == len(sines) and len(velocities) == dof
+        if not paired or dof + len(cosines) + len(velocities) != space.size:
+            raise OptionError(
+                f"{owner} needs states of positions, or angles by cosine and sine, with one "
+                f"velocity each, got {_described(space)}. 'plain-ode' accepts any state."
+            )
+        starts = sorted((*straight, *cosines))  # index of the first feature of each position
+        velocity_of = dict(zip(starts, velocities, strict=True))
+        moving = [velocity_of[index] for index in (*straight, *cosines)]
+        angles = [k for k, index in enumerate(straight) if space.kinds[index] == "angle"]
+        order = (*straight, *cosines, *sines, *moving)
+        return cls(space, order, dof, tuple(angles), len(cosines))
 
     @property
     def sorted(self) -> bool:
@@ -84,58 +104,6 @@ class Coordinates:
         if self.sorted:
             return states
         return states[..., torch.argsort(torch.tensor(self.order)).tolist()]
-
-
-@dataclass(frozen=True)
-class EmbeddedSpace:
-    """A sorted state space with velocities, whose angles may be given by cosine and sine.
-
-    Args:
-        space: The state space.
-        order: Indices of the position features: straight ones, cosines, sines; then those of the
-            velocities: of straight positions, of angles.
-        straight: Number of positions that are not given by cosine and sine.
-        turning: Number of angles that are.
-        angles: Which of the straight positions are angles.
-    """
-
-    space: StateSpace
-    order: tuple[int, ...]
-    straight: int
-    turning: int
-    angles: tuple[int, ...]
-
-    @property
-    def dof(self) -> int:
-        """Number of velocities."""
-        return self.straight + self.turning
-
-    @classmethod
-    def of(cls, space: StateSpace, owner: str) -> EmbeddedSpace:
-        """Sort a state space; raise an error where it does not have such a form.
-
-        Velocities belong to positions and angles in the order in which these appear.
-
-        Args:
-            space: The state space.
-            owner: Name of the model, for the error message.
-        """
-        straight = space.indices("position", "angle")
-        cosines, sines = space.indices("cosine"), space.indices("sine")
-        velocities = space.indices("velocity")
-        size = len(straight) + 2 * len(cosines) + len(velocities)
-        paired = len(cosines) == len(sines) and len(velocities) == len(straight) + len(cosines)
-        if not paired or size != space.size:
-            raise OptionError(
-                f"{owner} needs states of positions, or angles by cosine and sine, with one "
-                f"velocity each, got {_described(space)}. 'plain-ode' accepts any state."
-            )
-        starts = sorted((*straight, *cosines))  # index of the first feature of each position
-        velocity_of = dict(zip(starts, velocities, strict=True))
-        moving = [velocity_of[index] for index in (*straight, *cosines)]
-        angles = [k for k, index in enumerate(straight) if space.kinds[index] == "angle"]
-        order = (*straight, *cosines, *sines, *moving)
-        return cls(space, order, len(straight), len(cosines), tuple(angles))
 
 
 class PositionFeatures(nn.Module):
@@ -173,12 +141,7 @@ class PositionFeatures(nn.Module):
         return torch.cat((q[..., self.straight], torch.cos(angle), torch.sin(angle)), dim=-1)
 
     def vjp(self, features: Tensor, cotangent: Tensor) -> Tensor:
-        """Return cotangent · ∂φ/∂q, (…, dof).
-
-        Args:
-            features: φ(q).
-            cotangent: (…, size).
-        """
+        """Return cotangent · ∂φ/∂q, (…, dof), for features φ(q) and a cotangent (…, size)."""
         if self.plain:
             return cotangent
         _, cosine, sine = self._parts(features)
@@ -187,12 +150,7 @@ class PositionFeatures(nn.Module):
         return merged[..., torch.argsort(torch.cat((self.straight, self.turning)))]
 
     def jvp(self, features: Tensor, velocity: Tensor) -> Tensor:
-        """Return ∂φ/∂q · velocity, (…, size).
-
-        Args:
-            features: φ(q).
-            velocity: (…, dof).
-        """
+        """Return ∂φ/∂q · velocity, (…, size), for features φ(q) and a velocity (…, dof)."""
         if self.plain:
             return velocity
         _, cosine, sine = self._parts(features)

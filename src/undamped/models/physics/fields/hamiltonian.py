@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from undamped.models.physics.fields.ports import Mechanics, PortField, Ports
+from undamped.models.physics.fields.ports import PortField, Ports
 from undamped.ode.methods.phase_space import split
 
 
-class HamiltonianField(PortField, ABC):
+class HamiltonianField(PortField):
     """A field that is the symplectic gradient of an energy, with or without ports.
 
     A subclass defines `hamiltonian` and, for speed, `gradient` in closed form; by default autograd
@@ -55,13 +55,7 @@ class HamiltonianField(PortField, ABC):
         return by_q, by_p
 
     def forward(self, t: Any, state: Any, u: Tensor | None = None) -> Any:
-        """Return (q̇, ṗ), in the form of the state.
-
-        Args:
-            t: Time.
-            state: (…, 2 × dof), or a pair (q, p).
-            u: Inputs, (…, inputs).
-        """
+        """Return (q̇, ṗ) in the form of the state, (…, 2 × dof) or a pair (q, p), with inputs u."""
         q, p = state if isinstance(state, tuple) else split(state)
         by_q, by_p = self.gradient(t, q, p)
         rate = -by_q if self.ports is None else self.ports.force(q, by_p, u) - by_q
@@ -71,18 +65,13 @@ class HamiltonianField(PortField, ABC):
         """Return H of states (…, 2 × dof) at time zero."""
         return self.hamiltonian(0.0, *split(state))
 
-    def supplied(self, state: Tensor, u: Tensor | None) -> Tensor:
-        """Return the power that the inputs supply, (…,)."""
-        q, p = split(state)
-        if self.ports is None:
-            return state.new_zeros(state.shape[:-1])
-        return self.ports.supplied(q, self.gradient(0.0, q, p)[1], u)
+    def velocities(self, q: Tensor, partner: Tensor) -> Tensor:
+        """Return ∂H/∂p, (…, dof)."""
+        return self.gradient(0.0, q, partner)[1]
 
-    def mechanics(self, state: Tensor) -> Mechanics:
-        """Return positions, velocities, the gradient of H at rest, and the input matrix."""
-        q, p = split(state)
-        at_rest = self.gradient(0.0, q, torch.zeros_like(p))[0]
-        return Mechanics(q, self.gradient(0.0, q, p)[1], at_rest, self.input_matrix(q))
+    def rest_slope(self, q: Tensor) -> Tensor:
+        """Return ∂H/∂q for momenta of zero, (…, dof)."""
+        return self.gradient(0.0, q, torch.zeros_like(q))[0]
 
 
 class SeparableField(HamiltonianField):
@@ -134,18 +123,12 @@ class PairField(SeparableField):
     """T(p) + V(q) by two modules, each with a value and a `gradient` in closed form.
 
     Args:
-        dof: Positions; as many momenta.
         of_momenta: T.
         of_positions: V.
-        ports: Inputs, if there are any.
     """
 
     def __init__(
-        self,
-        dof: int,
-        of_momenta: nn.Module,
-        of_positions: nn.Module,
-        ports: Ports | None = None,
+        self, dof: int, of_momenta: nn.Module, of_positions: nn.Module, ports: Ports | None = None
     ) -> None:
         super().__init__(dof, ports)
         self.of_momenta, self.of_positions = of_momenta, of_positions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -10,11 +10,11 @@ from torch import Tensor
 
 from undamped._base.errors import NonFiniteError
 from undamped.models.physics.fields.hamiltonian import by_autograd, differentiable_point
-from undamped.models.physics.fields.ports import Mechanics, PortField, times
+from undamped.models.physics.fields.ports import PortField, times
 from undamped.ode.methods.phase_space import split
 
 
-class LagrangianField(PortField, ABC):
+class LagrangianField(PortField):
     """A field whose motion makes the action of a Lagrangian stationary, with or without ports.
 
     A subclass defines `lagrangian`, from which autograd computes accelerations; a faster way
@@ -50,13 +50,7 @@ class LagrangianField(PortField, ABC):
         return acceleration if recording else acceleration.detach()
 
     def forward(self, t: Any, state: Any, u: Tensor | None = None) -> Any:
-        """Return (q̇, q̈), in the form of the state.
-
-        Args:
-            t: Time.
-            state: (…, 2 × dof), or a pair (q, q̇).
-            u: Inputs, (…, inputs).
-        """
+        """Return (q̇, q̈) in the form of the state, (…, 2 × dof) or a pair (q, q̇), with inputs u."""
         q, v = state if isinstance(state, tuple) else split(state)
         force = 0.0 if self.ports is None else self.ports.force(q, v, u)
         rate = self.acceleration(q, v, force)
@@ -68,19 +62,14 @@ class LagrangianField(PortField, ABC):
         (momentum,) = by_autograd(lambda rate: self.lagrangian(q, rate), v)
         return (v * momentum).sum(-1) - self.lagrangian(q, v)
 
-    def supplied(self, state: Tensor, u: Tensor | None) -> Tensor:
-        """Return the power that the inputs supply, (…,)."""
-        q, v = split(state)
-        if self.ports is None:
-            return state.new_zeros(state.shape[:-1])
-        return self.ports.supplied(q, v, u)
+    def velocities(self, q: Tensor, partner: Tensor) -> Tensor:
+        """Return the velocities, which are part of the state."""
+        return partner
 
-    def mechanics(self, state: Tensor) -> Mechanics:
-        """Return positions, velocities, the gradient of −L at rest, and the input matrix."""
-        q, v = split(state)
-        at_rest = torch.zeros_like(v)
-        (slope,) = by_autograd(lambda position: -self.lagrangian(position, at_rest), q)
-        return Mechanics(q, v, slope, self.input_matrix(q))
+    def rest_slope(self, q: Tensor) -> Tensor:
+        """Return −∂L/∂q for velocities of zero, (…, dof)."""
+        at_rest = torch.zeros_like(q)
+        return by_autograd(lambda position: -self.lagrangian(position, at_rest), q)[0]
 
 
 def _row(part: Tensor, q: Tensor, v: Tensor, recording: bool) -> tuple[Tensor, ...]:
@@ -97,12 +86,7 @@ def _row(part: Tensor, q: Tensor, v: Tensor, recording: bool) -> tuple[Tensor, .
 
 
 def solve_each(matrices: Tensor, right: Tensor) -> Tensor:
-    """Return M⁻¹ r for every sample; the error for a singular M names the sample.
-
-    Args:
-        matrices: M, (…, n, n).
-        right: r, (…, n).
-    """
+    """Return M⁻¹ r, (…, n), of matrices (…, n, n); the error for a singular M names the sample."""
     solution, info = torch.linalg.solve_ex(matrices, right.unsqueeze(-1))
     singular = (info != 0).flatten()
     if bool(singular.any()):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from undamped.ode.methods.phase_space import split
 
 
 class Ports(nn.Module):
@@ -56,7 +59,7 @@ class Mechanics(NamedTuple):
     """g(q), (…, dof, inputs); None without inputs."""
 
 
-class PortField(nn.Module):
+class PortField(nn.Module, ABC):
     """A field of positions and as many momenta or velocities, with or without ports.
 
     Args:
@@ -74,10 +77,27 @@ class PortField(nn.Module):
         """Size of a state."""
         return 2 * self.dof
 
-    def input_matrix(self, q: Tensor) -> Tensor | None:
-        """Return g(q), (…, dof, inputs); None without inputs."""
+    @abstractmethod
+    def velocities(self, q: Tensor, partner: Tensor) -> Tensor:
+        """Return q̇ of positions and momenta, or velocities, (…, dof)."""
+
+    @abstractmethod
+    def rest_slope(self, q: Tensor) -> Tensor:
+        """Return the gradient of the energy at rest, (…, dof)."""
+
+    def supplied(self, state: Tensor, u: Tensor | None) -> Tensor:
+        """Return the power that the inputs supply, (…,)."""
+        if self.ports is None:
+            return state.new_zeros(state.shape[:-1])
+        q, p = split(state)
+        return self.ports.supplied(q, self.velocities(q, p), u)
+
+    def mechanics(self, state: Tensor) -> Mechanics:
+        """Return positions, velocities, the gradient of the energy at rest, and g(q)."""
+        q, p = split(state)
         inputs = None if self.ports is None else self.ports.inputs
-        return None if inputs is None else inputs(q)
+        matrix = None if inputs is None else inputs(q)
+        return Mechanics(q, self.velocities(q, p), self.rest_slope(q), matrix)
 
 
 class ConstantInput(nn.Module):
