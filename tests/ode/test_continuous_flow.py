@@ -11,7 +11,7 @@ import undamped
 from undamped._base.errors import OptionError
 from undamped.ode import ContinuousFlow
 from undamped.ode.fields import BottleneckField, ConcatSquashField
-from undamped.ode.flows.jacobian_trace import bottleneck_trace, draw_noise, field_and_trace
+from undamped.ode.flows.continuous_flow import bottleneck_trace, draw_noise, field_and_trace
 
 
 @pytest.fixture(autouse=True)

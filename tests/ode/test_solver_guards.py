@@ -9,7 +9,7 @@ import undamped
 from undamped._base.errors import OptionError, ShapeError
 from undamped.ode import NeuralODE, solve
 from undamped.ode.fields import PerceptronField
-from undamped.ode.methods.explicit.dopri5 import Dopri5
+from undamped.ode.methods.explicit.methods import Dopri5
 
 D = torch.float64
 TIMES = [0.0, 1.0]

@@ -1,7 +1,7 @@
-"""odeint and its kin, called the way torchdiffeq's are.
+"""odeint and its variants, with the interface of torchdiffeq.
 
 A program written for torchdiffeq runs with the import changed: names of methods and options,
-events, callbacks and the arguments of the adjoint are understood as they are there.
+events, callbacks and the arguments of the adjoint have the same meaning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from undamped._base.errors import OptionError
 from undamped.ode.loop.control import StepControl
 from undamped.ode.methods.solver import Solver
 from undamped.ode.scipy_solver import scipy_values
-from undamped.ode.settings import ADAPTIVE_ONLY, FIXED_ONLY, Gradient, choose_solver
+from undamped.ode.settings import (
+    ADAPTIVE_ONLY,
+    FIXED_ONLY,
+    Gradient,
+    choose_solver,
+    has_fixed_steps,
+)
 from undamped.ode.solve import MethodOptions, Tolerance, solve, uncompiled
 
 RENAMED = {"max_num_steps": "max_steps", "grid_points": "jump_t", "jump_locations": "jump_t"}
@@ -289,27 +295,24 @@ def translate(
         t: The output times, likewise.
     """
     solver = choose_solver("dopri5" if method is None else method)
-    if options is not None and not isinstance(options, dict):
-        raise OptionError(
-            f"options must be a dict such as {{'step_size': 0.1}}, got a {type(options).__name__}."
-        )
     settings: dict[str, Any] = {}
     control: dict[str, float] = {}
-    for name, value in (options or {}).items():
+    options = {} if options is None else options
+    has_fixed_steps(solver, options)
+    for name, value in options.items():
         if name in OF_METHODS and hasattr(solver, OF_METHODS[name]):
             solver = type(solver)(**{OF_METHODS[name]: int(value)})
         elif name in CONTROL:
             control[CONTROL[name]] = float(value)
-        elif name == "grid_constructor":
-            if value is not None:
-                settings["grid"] = value(func, y0, t)
-        elif name == "max_step" and value == math.inf:
+        elif value is None or name in WITHOUT_EFFECT or (name, value) == ("max_step", math.inf):
             continue
-        elif name not in WITHOUT_EFFECT and value is not None:
+        elif name == "grid_constructor":
+            settings["grid"] = value(func, y0, t)
+        else:
             settings[RENAMED.get(name, name)] = value
     if control:
         settings["control"] = replace(settings.get("control", StepControl()), **control)
-    fixed = not solver.adaptive or settings.get("step_size") is not None
+    fixed = has_fixed_steps(solver, settings)
     # Options for the other kind of steps are ignored, as in torchdiffeq.
     for name in ADAPTIVE_ONLY if fixed else FIXED_ONLY:
         settings.pop(name, None)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import SolveError
-from undamped.ode.callbacks import NAMES, Callbacks
-from undamped.ode.field import CountedField
+from undamped.ode.field import CALLBACKS, Callbacks, CountedField
 from undamped.ode.gradients.refused import refuse_gradients
 from undamped.ode.state.packing import Packing
 from undamped.ode.state.times import read_times
@@ -47,7 +46,7 @@ def scipy_values(
     times = read_times(t, start)
     field, settings = CountedField(func, packing), dict(options or {})
     method = settings.pop("solver", "LSODA")
-    Callbacks(func, packing).warn_unused(NAMES, "'scipy_solver', which tells of no steps")
+    Callbacks(func, packing).warn_unused(CALLBACKS, "'scipy_solver', which reports no steps,")
 
     @torch.no_grad()
     def slope(time: float, flat: np.ndarray) -> np.ndarray:

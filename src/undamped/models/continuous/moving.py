@@ -11,8 +11,7 @@ from undamped.models.continuous.base import ContinuousModel
 from undamped.models.continuous.options import flow_of
 from undamped.ode.fields.moving import MovingField
 from undamped.ode.flows.neural_ode import NeuralODE
-from undamped.ode.flows.parameter_path import StillPath
-from undamped.ode.flows.shared_flow import AlongPath, SharedFlow, TurningAlongPath
+from undamped.ode.flows.shared_flow import AlongPath, SharedFlow, StillPath, TurningAlongPath
 
 TOLERANCE_FACTOR = 0.1
 """Tolerance of the parameters relative to that of the samples."""

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.ode import solve
-from undamped.ode.methods.combine import Terms
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.explicit.tableau import Tableau
+from undamped.ode.methods.stages import Terms
 from undamped.ode.settings import choose_solver
 
 SLOWEST, FASTEST = 0.01, 1.0

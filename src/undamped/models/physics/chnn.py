@@ -22,7 +22,7 @@ from undamped.models.physics.lagrangian_model import velocity_coordinates
 from undamped.models.physics.options import LayerOptions, MotionSolveOptions
 from undamped.models.physics.state_model import shape_of
 from undamped.ode.flows.solve_options import solver_arguments
-from undamped.ode.methods.phase_space import split
+from undamped.ode.methods.symplectic import split
 
 
 class RodField(nn.Module):

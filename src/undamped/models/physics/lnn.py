@@ -30,7 +30,7 @@ from undamped.models.physics.lagrangian_model import (
 )
 from undamped.models.physics.options import MotionSolveOptions
 from undamped.ode.flows.solve_options import solver_arguments
-from undamped.ode.methods.phase_space import split
+from undamped.ode.methods.symplectic import split
 
 Masses = Literal["unit", "learned"]
 SMALLEST = 1e-3

@@ -36,7 +36,7 @@ def change_penalty(cotangents: Sequence[State], lengths: Tensor) -> Tensor:
 
     Args:
         cotangents: a at the waypoints.
-        lengths: Of the pieces between, (pieces, 1 or samples).
+        lengths: Of the segments between, (segments, 1 or samples).
     """
     with torch.no_grad():
         scale = torch.stack([_largest(adjoint) for adjoint in cotangents])  # (waypoints, batch)

@@ -7,7 +7,7 @@ layer by layer, so that back-propagation needs the memory of one layer.
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,16 @@ from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped.ode.flows.input_checks import fitting
-from undamped.ode.flows.reversible_stack import Pair, Parameters, ReversibleStack
+from undamped.ode.gradients.refused import refuse_gradients
 
 StableKind = Literal["antisymmetric", "verlet", "hamiltonian", "two-layer", "midpoint", "leapfrog"]
-
-
+Pair = tuple[Tensor, Tensor]
+Parameters = tuple[Tensor, ...]
+_TWICE = (
+    "Gradients of gradients need reversible=False, since the backward pass of reversible=True "
+    "cannot be differentiated. Build the StableResidual with reversible=False, or set its "
+    "`reversible` to False."
+)
 UNDONE = Promise(Kind.INVERTIBLE, "every layer can be undone (all kinds but antisymmetric)")
 VOLUME = Promise(
     Kind.VOLUME_PRESERVING, "a layer keeps volume (verlet, leapfrog, hamiltonian, two-layer)"
@@ -238,6 +243,64 @@ KINDS: dict[str, type[StableLayers]] = {
     "midpoint": MidpointLayers,
     "leapfrog": LeapfrogLayers,
 }
+
+
+class ReversibleStack(torch.autograd.Function):
+    """All layers, of which only the last pair is stored; the backward pass undoes them one by one.
+
+    The parameters are inputs, and saved: the backward pass uses the tensors of the forward pass,
+    and torch notices when one was changed in between.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, layers: StableLayers, a: Tensor, b: Tensor, *stacks: Tensor) -> Pair:
+        """Apply all layers to a pair of states."""
+        pair: Pair = (a, b)
+        for layer, parameters in enumerate(zip(*(stack.unbind() for stack in stacks), strict=True)):
+            pair = layers.step(layer, pair, parameters)
+        ctx.layers = layers
+        ctx.save_for_backward(*pair, *stacks)
+        return pair
+
+    @staticmethod
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Any, ...]:
+        """Undo them, gathering gradients."""
+        saved = ctx.saved_tensors
+        needed = ctx.needs_input_grad[3:]
+        with torch.no_grad():
+            totals = _backward(ctx.layers, saved[:2], saved[2:], gradients, needed)
+        return None, *refuse_gradients(totals, (*gradients, *saved), _TWICE)
+
+
+def _backward(
+    layers: StableLayers,
+    pair: Pair,
+    stacks: tuple[Tensor, ...],
+    gradients: tuple[Tensor, ...],
+    needed: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of the first pair and of every stack of parameters that needs one."""
+    totals = [torch.zeros_like(s) if n else None for s, n in zip(stacks, needed, strict=True)]
+    required = [total for total in totals if total is not None]
+    grad_pair = gradients
+    for layer in reversed(range(len(stacks[0]))):
+        # Slices as leaves: a gradient through `stack[layer]` would have the size of the stack.
+        parameters = tuple(stack[layer].detach() for stack in stacks)
+        pair = layers.undo(layer, pair, parameters)
+        with torch.enable_grad():
+            before = (pair[0].detach().requires_grad_(), pair[1].detach().requires_grad_())
+            parameters = tuple(
+                part.requires_grad_(n) for part, n in zip(parameters, needed, strict=True)
+            )
+            after = layers.step(layer, before, parameters)
+        leaves = [*before, *(part for part in parameters if part.requires_grad)]
+        grads = torch.autograd.grad(after, leaves, grad_pair, materialize_grads=True)
+        grad_pair = grads[:2]
+        for total, part in zip(required, grads[2:], strict=True):
+            total[layer] = part
+    return *grad_pair, *totals
 
 
 class StableResidual(nn.Module):

@@ -12,9 +12,9 @@ from torch import Tensor
 from undamped._base.errors import OptionError, ShapeError
 from undamped.ode.field import CountedField
 from undamped.ode.gradients.refused import refuse_gradients
-from undamped.ode.methods.combine import combine
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.solver import Solver, SolverState, Stepper
+from undamped.ode.methods.stages import combine
 from undamped.ode.state.times import drift
 
 _VALUES_ONLY = (

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt, Range
-from undamped.ode.methods.combine import combine
-from undamped.ode.methods.explicit.low_order import RK4
+from undamped.ode.methods.explicit.methods import RK4
 from undamped.ode.methods.solver import (
     Field,
     Number,
@@ -28,7 +27,7 @@ from undamped.ode.methods.solver import (
     StepResult,
     register_solver,
 )
-from undamped.ode.methods.stage_times import stage_times
+from undamped.ode.methods.stages import combine, stage_times
 
 Order = Annotated[int, Range(low=2, high=8)]
 

@@ -20,7 +20,7 @@ from undamped.ode.methods.solver import (
     StepResult,
     register_solver,
 )
-from undamped.ode.methods.stage_times import stage_times
+from undamped.ode.methods.stages import stage_times
 from undamped.ode.solve import solve
 
 Correction = Callable[[Tensor, Tensor, Tensor, float], Tensor]

@@ -16,13 +16,13 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.registry import solvers
-from undamped.ode.methods.combine import combine_terms
+from undamped.ode.methods.stages import combine_terms
 
 if TYPE_CHECKING:
     from undamped._base.promises import Promise
     from undamped.ode.loop.control import ControlMemory, StepControl
     from undamped.ode.loop.norm import ErrorNorm
-    from undamped.ode.methods.combine import Terms
+    from undamped.ode.methods.stages import Terms
 
 Field = Callable[[Any, Tensor], Tensor]
 SolverState = tuple[Tensor, ...]

@@ -70,15 +70,15 @@ def _not_monotone(times: Tensor) -> str:
     )
 
 
-def coincide(time: Any, other: Any, scale: Any) -> Any:
-    """Whether two times, numbers or tensors, are the same but for rounding; NaN is none.
+def coincide(first: Any, second: Any, scale: Any) -> Any:
+    """Whether two times, numbers or tensors, are the same but for rounding; NaN never is.
 
     Args:
-        time: A time, or some.
-        other: Another, or one for every sample.
-        scale: The largest time of the solve, without sign: what rounding goes by.
+        first: A time, or several.
+        second: Another, or one for every sample.
+        scale: The largest time of the solve, without sign, which sets the scale of rounding.
     """
-    return abs(time - other) <= 1e-14 * scale
+    return abs(first - second) <= 1e-14 * scale
 
 
 def drift(field: CountedField, t: Tensor, y: Tensor, by: Tensor, *, exact: bool) -> Tensor:

@@ -9,10 +9,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from undamped.ode.methods.combine import Row, Terms, combine_terms, terms_of
-from undamped.ode.methods.implicit.convergence import some
-from undamped.ode.methods.implicit.method import A_STABLE, L_STABLE, Attempt, ImplicitMethod
+from undamped.ode.methods.implicit.linearization import some
+from undamped.ode.methods.implicit.method import A_STABLE, L_STABLE, ImplicitMethod
+from undamped.ode.methods.implicit.newton import Attempt
 from undamped.ode.methods.solver import register_solver
+from undamped.ode.methods.stages import Row, Terms, combine_terms, terms_of
 
 
 class DiagonallyImplicit(ImplicitMethod):
@@ -95,40 +96,43 @@ class DiagonallyImplicit(ImplicitMethod):
         attach: Callable[[Tensor, int, tuple[Row, ...], Tensor | None], Tensor],
     ) -> Tensor:
         """Add up the increments of the stages."""
+        return combine_terms(y, 1.0, self.weight_terms, self._increments(stages, first, attach))
+
+    @staticmethod
+    def _sum(terms: Terms, increments: list[Tensor], like: Tensor) -> Tensor:
+        return combine_terms(None, 1.0, terms, increments) if terms else torch.zeros_like(like)
+
+    def _increments(
+        self,
+        stages: Tensor,
+        first: Callable[[], Tensor],
+        attach: Callable[[Tensor, int, tuple[Row, ...], Tensor | None], Tensor] | None = None,
+    ) -> list[Tensor]:
+        """Return the k of solved stages; arguments as for `combine`."""
         increments: list[Tensor] = []
         for index, (z, terms) in enumerate(zip(stages.unbind(), self.lower_terms, strict=True)):
             if index == 0 and self.explicit_first:
                 increments.append(first())
                 continue
             base = self._sum(terms, increments, z)
-            z = attach(z.unsqueeze(0), index, ((self.gamma,),), base)[0]
+            if attach is not None:
+                z = attach(z.unsqueeze(0), index, ((self.gamma,),), base)[0]
             increments.append((z - base) / self.gamma)
-        return combine_terms(y, 1.0, self.weight_terms, increments)
-
-    @staticmethod
-    def _sum(terms: Terms, increments: list[Tensor], like: Tensor) -> Tensor:
-        return combine_terms(None, 1.0, terms, increments) if terms else torch.zeros_like(like)
-
-    def _increments(self, attempt: Attempt, stages: Tensor) -> list[Tensor]:
-        """Return the k of solved stages."""
-        increments: list[Tensor] = []
-        for index, (z, terms) in enumerate(zip(stages.unbind(), self.lower_terms, strict=True)):
-            if index == 0 and self.explicit_first:
-                increments.append(attempt.first_slope() * attempt.row_h)
-                continue
-            before = combine_terms(None, 1.0, terms, increments) if terms else None
-            increments.append((z if before is None else z - before) / self.gamma)
         return increments
+
+    def _solved_increments(self, attempt: Attempt, stages: Tensor) -> list[Tensor]:
+        return self._increments(stages, lambda: attempt.first_slope() * attempt.row_h)
 
     def last_slope(self, attempt: Attempt, stages: Tensor) -> Tensor | None:
         """Return the last k, for a method whose next step begins with it."""
-        return self._increments(attempt, stages)[-1] if self.explicit_first else None
+        return self._solved_increments(attempt, stages)[-1] if self.explicit_first else None
 
     def estimate(self, attempt: Attempt, stages: Tensor, change: Tensor | None) -> Tensor | None:
         """Compare with the companion, filtered by the stiff part of the field."""
         if self.error_weights is None:
             return None
-        raw = combine_terms(None, 1.0, self.error_terms, self._increments(attempt, stages))
+        increments = self._solved_increments(attempt, stages)
+        raw = combine_terms(None, 1.0, self.error_terms, increments)
         return attempt.line.solve(0, raw / self.gamma)
 
 

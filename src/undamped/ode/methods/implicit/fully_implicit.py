@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.ode.methods.combine import Row
-from undamped.ode.methods.implicit.method import A_STABLE, L_STABLE, Attempt, ImplicitMethod
+from undamped.ode.methods.implicit.method import A_STABLE, L_STABLE, ImplicitMethod
+from undamped.ode.methods.implicit.newton import Attempt
 from undamped.ode.methods.solver import register_solver
+from undamped.ode.methods.stages import Row
 
 Matrix = tuple[Row, ...]
 
@@ -154,8 +155,8 @@ def _continuation(nodes: Row, back: np.ndarray) -> np.ndarray:
         roots = np.delete(points, j)
         lagrange = np.polynomial.Polynomial.fromroots(roots) / (points[j] - roots).prod()
         for i, node in enumerate(nodes):
-            ahead = lagrange(np.polynomial.Polynomial((1.0, node)))
-            weights[:, i, j - 1] = ahead.coef[1:]
+            continued = lagrange(np.polynomial.Polynomial((1.0, node)))
+            weights[:, i, j - 1] = continued.coef[1:]
     return (back @ weights).reshape(len(nodes), -1)
 
 
@@ -252,7 +253,7 @@ class Radau5(FullyImplicit):
         ((16 - _SIX) / 36, (16 + _SIX) / 36, 1 / 9),
     )
     weights = ((16 - _SIX) / 36, (16 + _SIX) / 36, 1 / 9)
-    looks_twice = True
+    estimates_twice = True
 
     def estimate(self, attempt: Attempt, stages: Tensor, change: Tensor | None) -> Tensor:
         """Compare with a method of order three, filtered by the stiff part of the field.
