@@ -343,7 +343,7 @@ def test_fixed_steps_by_name(name, options):
     torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
     with pytest.raises(OptionError, match="has no effect with step_size"):
         models.build(name, **sizes, **options, step_size=0.1, tolerance=1e-2)
-    with pytest.raises(OptionError, match="step_size: expected a number for 'rk4'"):
+    with pytest.raises(OptionError, match="needs a step_size with 'rk4'"):
         models.build(name, **sizes, **options, method="rk4", step_size=None)
 
 

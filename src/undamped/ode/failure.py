@@ -1,4 +1,4 @@
-"""Why a solve stopped early: evidence about the stop, and a message that says what to do."""
+"""Why a solve stopped early: evidence about the stop, and a message with a remedy."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def fastest_rate(field: Field, t: float, y: Tensor, rounds: int = 12) -> float:
 
 
 class Evidence:
-    """What the field and the settings say about a solve that stopped.
+    """Evidence about a solve that stopped, from its field and its settings.
 
     Args:
         stop: Where and how it stopped.
@@ -102,8 +102,8 @@ class Evidence:
         self.rate = fastest_rate(field, t, y)
         """Fastest rate of the field."""
         self.start_rate = fastest_rate(field, t, y0) if self.fixed else self.rate
-        """Fastest rate at the state of the start: at the state reached every rate may be huge, and
-        the start tells a fast field from one whose state goes to infinity."""
+        """Fastest rate at the start: at the state reached every rate may be huge, and the start
+        distinguishes a fast field from a state that goes to infinity."""
         self.size, start = float(y.abs().max()), float(y0.abs().max())
         self.remaining = abs(stop.end - t)
         """Time that remains."""
@@ -111,8 +111,8 @@ class Evidence:
         growing = math.isfinite(self.rate) and growing
         self.diverging = self.size > DIVERGED * (1 + start) or growing
         """Whether the state goes to infinity."""
-        # Reversible methods are not stable at any step: theirs is small, and says nothing. A field
-        # is stiff, too, whose fastest rate the solution does not show.
+        # Reversible methods are not stable at any step size, so that a small one means nothing: a
+        # field is stiff, too, if the solution does not show its fastest rate.
         largest = max(self.size, start)
         hidden = solver.reversible and self.rate * largest > 50 * float(slope.abs().max())
         limited = self.rate * stop.pace > STABILITY_LIMIT or hidden
@@ -131,7 +131,7 @@ class Evidence:
 
     @property
     def met_not_finite(self) -> bool:
-        """Whether the field, and not the state by itself, stopped a solve that chose its steps."""
+        """Whether the field, and not a growing state, stopped a solve that chose its steps."""
         stopped = self.rejected or not self.finite or not self.finite_after
         return not self.fixed and stopped and not self.diverging and not self.newton_failed
 
@@ -189,8 +189,8 @@ def _blow_up(e: Evidence) -> str:
 def _not_finite(e: Evidence) -> str:
     at = f"in the step to t = {e.t + e.h:.6g}" if e.fixed else f"not finite beyond t = {e.t:.6g}"
     return (
-        f"The field, or the state, is NaN or infinity there, {at}: look at "
-        "logarithms, roots and divisions in the field, and at the state it was given."
+        f"The field, or the state, is NaN or infinity there, {at}: check logarithms, roots and "
+        "divisions in the field, and the state."
     )
 
 
@@ -242,8 +242,8 @@ def _too_many_steps(e: Evidence) -> str:
 
 def _no_event(e: Evidence) -> str:
     return (
-        f"No event has happened until t = {e.t:.6g}, and there is no other end: look at the sign "
-        "of its function, set a last time at which to look, or raise max_steps."
+        f"There was no event until t = {e.t:.6g}, and there is no other end: check the sign of its "
+        "function, set a last time, or raise max_steps."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a solve did: its run, its steps and counts, why it stopped, and what it returns."""
+"""The record of a solve: its run, its steps and counts, why it stopped, and the solution."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Step:
     """One accepted step, with the outputs that fell in it.
 
     `outputs` pairs the number of an output with the fraction of the step at which it lies, or
-    None for the end. `rows` says which samples took the step; None means all.
+    None for the end. `rows` are the samples that took the step; None means all.
     """
 
     t: Number
@@ -152,16 +152,16 @@ class Solution:
     """A solution and its history.
 
     Args:
-        values: States at the output times, (outputs, …), in the form the start had; NaN where a
-            solve that had to stop did not get to.
+        values: States at the output times, (outputs, …), in the form of the start; NaN at times
+            that a failed solve did not reach.
         times: The output times.
         status: How it ended, for each sample where samples have their own steps, else once.
         message: Why it stopped early; empty if it did not.
         statistics: Counts; those of the backward pass fill in when gradients are taken.
-        event_time: When the event happened; for each sample where samples have their own steps,
-            NaN for one that never met it. All times, (events,), if it did not end the solve.
-        event_state: The state then, likewise.
-        dense: The solution as a function of time, if asked for.
+        event_time: Time of the event; for each sample where samples have their own steps, NaN for
+            one without an event. All times, (events,), if the event did not end the solve.
+        event_state: The state at that time, likewise.
+        dense: The solution as a function of time, if requested.
     """
 
     values: Any
@@ -202,7 +202,7 @@ class Solution:
 
     @property
     def rejected(self) -> int:
-        """Refused steps."""
+        """Rejected steps."""
         return self.statistics.rejected
 
     @property
@@ -212,7 +212,7 @@ class Solution:
 
     @property
     def stiffness(self) -> float:
-        """Largest step size times fastest rate that was seen; NaN if the method cannot tell.
+        """Largest product of step size and fastest rate; NaN if the method has no estimate.
 
         An explicit method is limited by stability, not accuracy, when this stays near its
         stability limit, about 3.3 for dopri5.
@@ -224,18 +224,18 @@ class Solution:
         head = "solved" if self.success else self.message
         return (
             f"{head}: {self.evaluations} evaluations ({self.evaluations_backward} backward), "
-            f"{self.accepted} steps, {self.rejected} refused, smallest {self.smallest_step:.3g}"
+            f"{self.accepted} steps, {self.rejected} rejected, smallest {self.smallest_step:.3g}"
             f"{stiff}"
         )
 
 
 class EventResult(NamedTuple):
-    """The outputs of a solve apart from what belongs to its event.
+    """The outputs of a solve, and its event.
 
     Args:
         values: The outputs, (outputs, …).
-        time: When the event happened, once or for each sample; None without one.
-        state: The state then, packed.
+        time: Time of the event, once or for each sample; None without one.
+        state: The state at that time, packed.
     """
 
     values: Tensor
@@ -302,6 +302,11 @@ class Run(ABC):
         self.failure: Failure | None = None
         self.next_step: float | None = None
         """The next step size of a solve with one adaptive step size."""
+        self._prepare()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Set what the loop needs besides."""
 
     @abstractmethod
     def run(self) -> None:

@@ -1,4 +1,4 @@
-"""SciPy's solvers behind the same call: values whose gradient is refused, to compare with."""
+"""SciPy's solvers with the same interface, for comparisons; gradients are refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scipy_values(
         t: Output times.
         rtol: Relative tolerance.
         atol: Absolute tolerance.
-        options: `solver` names SciPy's method (LSODA if not given); the rest is SciPy's.
+        options: `solver` names SciPy's method (LSODA by default); the rest is SciPy's.
     """
     from scipy.integrate import solve_ivp
 

@@ -41,7 +41,7 @@ class Settings:
             others take one step from output to output.
         max_steps: Steps, accepted and rejected, after which to give up.
         checkpoint_steps: Steps recomputed at a time when gradients are taken from checkpoints.
-        grid: Times at which fixed steps end, beside the output times; in place of step_size.
+        grid: Times at which fixed steps end, besides the output times; in place of step_size.
         perturb: Whether fixed steps evaluate the field just inside every step and never at its
             ends, for fields that jump there.
         first_step: First step size; None chooses it.
@@ -75,7 +75,7 @@ class Settings:
 
     @property
     def stops(self) -> tuple[float, ...]:
-        """Times at which a step has to end, beside the output times."""
+        """Times at which a step has to end, besides the output times."""
         return tuple(sorted({*(self.step_t or ()), *(self.jump_t or ()), *(self.grid or ())}))
 
     @property
@@ -151,8 +151,8 @@ def read_settings(
     for reserved in ("rtol", "atol"):
         if reserved in options:
             raise OptionError(
-                f"{reserved} must be an argument of its own, not one of the options: pass "
-                "rtol= and atol= beside them."
+                f"{reserved} is not one of the options, but a separate argument: pass "
+                f"{reserved}=… to the function."
             )
     remedy = "Leave out step_size"
     if not solver.adaptive:

@@ -35,9 +35,9 @@ OnFailure = Literal["raise", "return"]
 
 
 def uncompiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Return a function that a compiler calls as it is.
+    """Return a function that a compiler calls without compiling it.
 
-    The compiler is told so only while it is compiling: importing it takes seconds.
+    The compiler is imported only while it is compiling, since that takes seconds.
     """
 
     @wraps(function)
@@ -104,30 +104,30 @@ def solve(
         t: Output times, the start first; increasing or decreasing. (outputs, batch) gives every
             sample its own times. Gradients reach them.
         method: A registry name or a solver.
-        rtol: Relative tolerance, 1e-7 if not given; for methods that choose their steps. A
-            tensor that broadcasts to the state sets one tolerance per number, a tuple one per
-            member of a tuple.
-        atol: Absolute tolerance, 1e-9 if not given, likewise.
+        rtol: Relative tolerance, 1e-7 by default; for methods that choose their steps. A tensor
+            that broadcasts to the state sets one tolerance per number, a tuple one per tensor.
+        atol: Absolute tolerance, 1e-9 by default, likewise.
         options: Further settings by name: step_size, first_step, max_step, max_steps,
             checkpoint_steps, control and norm, as in `undamped.ode.Settings`.
-        gradient: `checkpoint` recomputes recorded steps in segments (exact); `backprop` keeps
-            the whole graph, so that gradients of gradients work; `adjoint` solves the adjoint
+        gradient: `checkpoint` recomputes recorded steps in segments (exact); `backprop` stores
+            the complete graph, so that gradients of gradients work; `adjoint` solves the adjoint
             equation back in time; `reversible` undoes the steps of a reversible method (exact,
             memory independent of their number).
         parameters: Tensors the field depends on that were computed from others; leaves and the
-            parameters of a module are found without being named.
+            parameters of a module need not be named.
         steps: One step size for the batch, or one for every sample.
-        compact: With steps for every sample, show the field only the samples under way.
-        event: A function of (t, y), one number or truth; the solve ends where its sign changes,
-            NaN having none. With a step size for every sample, one number a sample, each of which
-            ends at its own. Gradients of the event's time reach the parameters of the function.
-            An `undamped.ode.Event` says more: which changes of sign count, and whether the
-            solve ends there. With an event that ends it, the last time may be infinite.
-        dense: Whether to keep the solution as a function of time; of one for every sample where
+        compact: With steps for every sample, evaluate the field only for unfinished samples.
+        event: A function of (t, y) that returns a number or a truth value; the solve ends where
+            its sign changes. With a step size for every sample it returns one number per sample,
+            each of which ends at its event. Gradients of the event's time reach the parameters of
+            the function. An `undamped.ode.Event` also sets which changes of sign count, and
+            whether the solve ends there. With an event that ends it, the last time may be
+            infinite.
+        dense: Whether to store the solution as a function of time; of one time per sample where
             samples have their own steps. Its values have gradients with gradient='backprop'.
         on_failure: Raise a `SolveError` that carries the partial solution, or return it.
-        fall_back: Whether to back-propagate where the chosen gradient cannot be had.
-        backward: How to solve the adjoint equation, if otherwise than the equation itself.
+        fall_back: Whether to back-propagate where the gradient method is not possible.
+        backward: Method and settings of the adjoint equation, where they differ.
 
     Example:
         >>> solution = solve(lambda t, y: -y, torch.ones(3), [0.0, 1.0], rtol=1e-6, atol=1e-8)
@@ -269,8 +269,8 @@ def iterate(
         start: Time of y0.
         end: Last time; infinity leaves the end to the caller.
         method: A registry name or a solver.
-        rtol: Relative tolerance, 1e-7 if not given.
-        atol: Absolute tolerance, 1e-9 if not given.
+        rtol: Relative tolerance, 1e-7 by default.
+        atol: Absolute tolerance, 1e-9 by default.
         options: Further settings by name, as in `undamped.ode.solve`.
 
     Example:

@@ -19,8 +19,8 @@ from undamped._base.promises import Kind, Promise
 from undamped.models.continuous.options import check_keeping
 from undamped.nn.bases.updates import Penalised
 from undamped.ode.flows.gradient_keeping import (
-    KEPT,
-    Kept,
+    PENALTIES,
+    Penalty,
     direction_penalty,
     every_direction_penalty,
     norm_penalty,
@@ -36,7 +36,7 @@ class GradientKeeping(Penalised):
 
     penalty_needs_loss = True
     flow: Any
-    keep_gradient: Kept = "none"
+    keep_gradient: Penalty = "none"
     keep_weight: float = 1.0
     keep_points: int = 10
     keep_cosine: float = 0.5
@@ -52,7 +52,7 @@ class GradientKeeping(Penalised):
         check_keeping(options, options.get("gradient", "checkpoint"))
         self.keep_gradient = options["keep_gradient"]
         if self.keep_gradient in excluded:
-            kinds = " or ".join(repr(kind) for kind in KEPT if kind not in excluded)
+            kinds = " or ".join(repr(kind) for kind in PENALTIES if kind not in excluded)
             raise OptionError(
                 f"{type(self).__name__}.keep_gradient must be {kinds}, got "
                 f"'{self.keep_gradient}'. {excluded[self.keep_gradient]}"

@@ -18,7 +18,7 @@ from undamped._base.options import (
 )
 from undamped.models.options import select
 from undamped.ode.fields.perceptron import Activation
-from undamped.ode.flows.gradient_keeping import Kept
+from undamped.ode.flows.gradient_keeping import Penalty
 from undamped.ode.flows.neural_ode import NeuralODE
 from undamped.ode.flows.solve_options import SolveOptions, solver_arguments
 
@@ -45,7 +45,7 @@ class KeepOptions(TypedDict, total=False):
     """A penalty of training that preserves gradients along depth."""
 
     keep_gradient: Annotated[
-        Kept,
+        Penalty,
         Default(
             "none",
             "What a training penalty preserves along depth: the norm of a = ∂L/∂h(t), the norm of "

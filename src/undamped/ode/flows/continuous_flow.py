@@ -205,7 +205,7 @@ class ContinuousFlow(SolvingModule):
         integrates to one.
 
     Args:
-        field: f, on (t, (batch, features)), or with the condition beside the state.
+        field: f, on (t, (batch, features)), or on the condition concatenated to the state.
         size: Features of the data.
         trace: How the trace is computed while training; evaluation always uses the exact one.
         noise: Distribution of ε.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import OptionError
-from undamped.ode.flows.waypoints import State, Time, Waypoint
+from undamped.ode.flows.waypoints import State, Waypoint
 from undamped.ode.gradients.refused import refuse_gradients
 
 _TWICE = "Gradients of a penalty on y can be taken once only."
@@ -24,9 +24,9 @@ def adjoints(loss: Tensor, waypoints: Sequence[Waypoint], *, create_graph: bool)
     """Return a = ∂L/∂h at every waypoint, in the form of its state.
 
     Args:
-        loss: L, computed from where the waypoints led.
-        waypoints: Where the solve passed.
-        create_graph: Whether what is made of them will be differentiated.
+        loss: L, computed from the end of the solve.
+        waypoints: States along the solve.
+        create_graph: Whether functions of the result will be differentiated.
     """
     parts = [part for waypoint in waypoints for part in waypoint.state]
     gradients = (
@@ -58,10 +58,10 @@ def parameter_gradients(
     """Return y, the integrand of dL/dθ summed over the batch, at every waypoint, (waypoints, θ).
 
     Args:
-        waypoints: Where the solve passed.
+        waypoints: States along the solve.
         cotangents: a at each.
         parameters: θ.
-        create_graph: Whether what is made of y will be differentiated.
+        create_graph: Whether functions of y will be differentiated.
     """
     if create_graph:
         return torch.stack(
@@ -88,7 +88,7 @@ def _parts_through(
     parameters: Sequence[Tensor],
     reading: Callable[[Sequence[Tensor]], Any],
 ) -> Tensor:
-    """Return y where the field reads tensors that were made of θ, such as a path of parameters.
+    """Return y where the field reads tensors computed from θ, such as a path of parameters.
 
     The graph from those tensors to θ is the same at all waypoints, and is followed once.
     """
@@ -190,12 +190,12 @@ def sizes(cotangents: Sequence[State]) -> Tensor:
 def spans(waypoints: Sequence[Waypoint]) -> Tensor:
     """Return the lengths of the segments between waypoints, (segments, 1) or (segments, batch)."""
     like = waypoints[0].state[0]
-    times = torch.stack([_row(waypoint.time, like) for waypoint in waypoints])
-    return times.diff(dim=0).abs()
+    times = [torch.as_tensor(waypoint.time).to(like).reshape(-1) for waypoint in waypoints]
+    return torch.stack(times).diff(dim=0).abs()
 
 
 def coherence(y: Tensor, lengths: Tensor) -> float:
-    """Return ‖∫ y dt‖/∫ ‖y‖ dt, from 0 (all cancels) to 1 (all points one way).
+    """Return ‖∫ y dt‖/∫ ‖y‖ dt, from 0 (all cancels) to 1 (all has one direction).
 
     Args:
         y: At the waypoints, (waypoints, θ).
@@ -209,12 +209,6 @@ def coherence(y: Tensor, lengths: Tensor) -> float:
 def trapezium(values: Tensor, lengths: Tensor) -> Tensor:
     """Return the integral over depth of values at the waypoints, (waypoints, …).
 
-    Args:
-        values: What is integrated.
-        lengths: Of the segments between, (segments, 1 or …).
+    The lengths of the segments between are (segments, 1 or …).
     """
     return ((values[1:] + values[:-1]) / 2 * lengths).sum(0)
-
-
-def _row(time: Time, like: Tensor) -> Tensor:
-    return torch.as_tensor(time).to(like).reshape(-1)

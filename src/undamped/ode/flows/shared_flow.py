@@ -111,7 +111,7 @@ class RotationPath(ParameterPath):
 
     @property
     def segments(self) -> int:
-        """As many as there are turns."""
+        """The number of rotations between grid points."""
         return self.data.shape[1]
 
     def between(self, index: Any, fraction: Any) -> Tensor:
@@ -231,7 +231,7 @@ class SharedFlow:
         grid = [self.depth * k / steps for k in range(steps + 1)]
         start = self.field.beginning()
         try:
-            # The whole graph: a few small matrices, and gradients of gradients work.
+            # The complete graph: a few small matrices, and gradients of gradients work.
             return solve(motion, start, grid, method=self.method, gradient="backprop").values
         except SolveError as error:
             raise _too_fast(self.tolerance, math.nan) from error

@@ -1,7 +1,7 @@
 """Stable deep residual networks (Haber and Ruthotto, 2017; Chang and others, 2018).
 
-Each is a discretised ODE that neither grows nor forgets; all but the first can be run backwards
-layer by layer, so that back-propagation needs the memory of one layer.
+Each is a discretised ODE that neither grows nor decays; all but the first can be inverted layer by
+layer, so that back-propagation needs the memory of one layer.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class StableLayers(nn.Module):
         raise NotImplementedError
 
     def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Take a layer back."""
+        """Undo a layer."""
         raise NotImplementedError
 
     def finish(self, pair: Pair) -> Tensor:
@@ -85,10 +85,10 @@ class StableLayers(nn.Module):
         return self.weight, self.bias
 
     def by_layer(self) -> list[Parameters]:
-        """Return the parameters layer by layer, cut apart at once.
+        """Return the parameters layer by layer, by one operation.
 
-        Cutting out one layer at a time would cost the backward pass a gradient of the size of
-        all layers for each.
+        Indexing one layer at a time would cost the backward pass a gradient of the size of all
+        layers for each.
         """
         return list(zip(*(stack.unbind() for stack in self.stacks()), strict=True))
 
@@ -145,7 +145,7 @@ class VerletLayers(StableLayers):
         return y, 2 * y - before + self._force(layer, y, parameters)
 
     def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Take a layer back."""
+        """Undo a layer."""
         y, after = pair
         return 2 * y - after + self._force(layer, y, parameters), y
 
@@ -177,7 +177,7 @@ class MidpointLayers(SkewLayers):
         return y, before + self._force(layer, y, parameters)
 
     def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Take a layer back."""
+        """Undo a layer."""
         y, after = pair
         return after - self._force(layer, y, parameters), y
 
@@ -206,7 +206,7 @@ class HamiltonianLayers(StableLayers):
         return z, y + self._drift(layer, z, parameters)
 
     def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Take a layer back."""
+        """Undo a layer."""
         z, y = pair
         y = y - self._drift(layer, z, parameters)
         return z + self._kick(layer, y, parameters), y
@@ -382,7 +382,7 @@ class StableResidual(nn.Module):
         return self.layers
 
     def run(self, y: Tensor) -> Pair:
-        """Return the pair of states after all layers, from which `inverse` finds the input."""
+        """Return the pair of states after all layers, from which `inverse` computes the input."""
         layers = self.layers
         y = fitting(y, layers.size, layers.stacks()[0].dtype, "StableResidual input")
         pair = layers.begin(y)
@@ -401,7 +401,7 @@ class StableResidual(nn.Module):
         """Return the input from the last pair of states.
 
         Args:
-            pair: What `run` returned.
+            pair: The result of `run`.
         """
         if not self.layers.invertible:
             raise OptionError(

@@ -32,7 +32,7 @@ class _Refused(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, message: str, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.message = message
-        # Copies: a view that a function returns beside others cannot be changed in place.
+        # Copies: a view that a function returns with others cannot be changed in place.
         return tuple(tensor.clone() for tensor in tensors[:count])
 
     @staticmethod

@@ -62,7 +62,7 @@ class SegmentComparison:
 
     Args:
         gradient: The gradient method, for the message.
-        allowed: How far apart repetitions may be, relative to the state.
+        allowed: Allowed distance between repetitions, relative to the state.
     """
 
     def __init__(self, gradient: str, allowed: float) -> None:

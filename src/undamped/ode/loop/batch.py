@@ -1,24 +1,22 @@
-"""Integration with one step size for the whole state: the loop of most solves."""
+"""Integration with one step size for the complete state: the loop of most solves."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from undamped.ode.failure import Stop, explain_failure, worst_sample
-from undamped.ode.field import CALLBACKS, Callbacks, CountedField, all_finite
+from undamped.ode.field import CALLBACKS, Callbacks, all_finite
 from undamped.ode.loop.clocks import RECENT
 from undamped.ode.loop.control import first_step
 from undamped.ode.loop.events import FRACTIONS, first_event, with_event_gradient
 from undamped.ode.loop.route import Outputs, Route
 from undamped.ode.loop.tangent import TangentControl
-from undamped.ode.methods.solver import Solver
-from undamped.ode.record import EventResult, Run, RunOptions, Status, Step
-from undamped.ode.settings import Settings
+from undamped.ode.record import EventResult, Run, Status, Step
 
 # The stiffness estimate costs two norms, so it is made only every so many accepted steps.
 STIFFNESS_EVERY = 16
@@ -29,22 +27,14 @@ JUST_PASSED = 1e-6
 class Integration(Run):
     """One solve: `run` to its end, or `advance` step by step; arguments as for `Run`."""
 
-    def __init__(
-        self,
-        field: CountedField,
-        solver: Solver,
-        y0: Tensor,
-        times: Sequence[float],
-        settings: Settings,
-        options: RunOptions = RunOptions(),  # noqa: B008 it is frozen
-    ) -> None:
-        super().__init__(field, solver, y0, times, settings, options)
+    def _prepare(self) -> None:
+        field, solver, settings, options = self.field, self.solver, self.settings, self.options
         self.record = options.record or options.checkpoint
         self.jumps, self.callbacks = settings.jumps, Callbacks(field.function, field.packing)
-        self.t, self.route = times[0], Route(times, settings.stops)
+        self.t, self.route = self.times[0], Route(self.times, settings.stops)
         # Some methods evaluate the field to begin with, which counts.
         self.started = field.count
-        self.stepper = solver.stepper(field, self.t, y0, options.first)
+        self.stepper = solver.stepper(field, self.t, self.y0, options.first)
         # Few Python calls per step: without callbacks and jumps the stepper is called directly.
         plain = not self.callbacks.any and not self.jumps
         self.attempt = self.stepper.attempt if plain else self._attempt
@@ -56,7 +46,7 @@ class Integration(Run):
         self.adaptive = settings.step_size is None and solver.adaptive
         if self.callbacks.any and not self.adaptive:
             self.callbacks.warn_unused(CALLBACKS[2:], f"'{solver.name}' with fixed steps")
-        self.proposed = y0
+        self.proposed = self.y0
         self.pace: float | None = None
         """Mean size of the last accepted steps."""
         self.rejected: float | None = None
@@ -197,7 +187,7 @@ class Integration(Run):
                 largest = min(limit, tangent.accept(stepper, self.t, signed))
             self._accept(signed, after, outputs)
             proposed = size * memory.next_factor(ratio, True)
-            # A step cut short to land somewhere says little about the size of the next one.
+            # A step that was shortened to land somewhere says little about the next size.
             proposed = max(h, proposed) if landing and h > size else proposed
             h = self.next_step = max(settings.min_step, min(largest, proposed))
             yield signed
@@ -213,7 +203,7 @@ class Integration(Run):
         return control
 
     def _reject(self, h: float, ratio: float, size: float) -> None:
-        """Take down an attempt that was not good enough; fail if the next would be too small."""
+        """Record an attempt that was not accurate enough; fail if the next would be too small."""
         self.statistics.rejected += 1
         self.rejected = h if math.isnan(ratio) else None
         if self.callbacks.any:
@@ -223,7 +213,7 @@ class Integration(Run):
             self._fail(Status.STEP_TOO_SMALL, h, self.norm.ratio(self.stepper.error(), *ends))
 
     def _note_pace(self, size: float) -> None:
-        """Take down the size of a step about to be accepted, and now and then how stiff it is."""
+        """Record the size of a step about to be accepted, and at some steps its stiffness."""
         self.rejected = None
         pace = size if self.pace is None else self.pace
         self.pace = pace + (size - pace) / RECENT

@@ -122,7 +122,7 @@ class Clocks:
         """
         rows, size, accepted = attempt.rows, attempt.size, attempt.accepted
         h, proposed = self.h[rows], size * factor
-        # A step cut short to land on an output says little about the size of the next one.
+        # A step that was shortened to land on an output says little about the next size.
         cut = accepted & attempt.landing & (h > size)
         proposed = torch.where(cut, torch.maximum(h, proposed), proposed)
         if largest is not None:

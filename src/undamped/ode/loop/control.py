@@ -51,7 +51,7 @@ class StepControl:
 
 @dataclass
 class ControlMemory:
-    """What the next factor depends on: one number each, or one for every sample.
+    """What the next factor depends on: one number, or one for every sample.
 
     Args:
         control: The rule.
@@ -68,7 +68,7 @@ class ControlMemory:
     rejected: Any = False
 
     def next_factor(self, error: Any, accepted: Any) -> Any:
-        """Return what the step size is to be multiplied by, and remember the attempt.
+        """Return the factor for the step size, and remember the attempt.
 
         Args:
             error: Of the attempt, in units of the tolerance; may be infinite or NaN.
@@ -157,7 +157,7 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
 
 
 def clip(value: Any, low: float, high: Any) -> Any:
-    """Return the value within limits, the lower one for what is no number."""
+    """Return the value within limits, the lower one for NaN."""
     if not isinstance(value, Tensor):
         return high if value > high else (value if value > low else low)
     return choose(value > high, high, choose(value > low, value, low))

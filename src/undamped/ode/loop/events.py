@@ -35,9 +35,9 @@ class Event:
     Where g is faster than the state, `options={"max_step": …}` bounds the steps.
 
     Args:
-        function: g, on the user's form of the state; numbers, or whether something holds.
+        function: g, on the user's form of the state; it returns numbers, or truth values.
         direction: Which changes of sign count: any, from below zero, or from above.
-        terminal: Whether the solve ends there; else it goes on, and all events are returned.
+        terminal: Whether the solve ends there; otherwise it continues, and all are returned.
 
     Example:
         >>> landing = Event(lambda t, y: y[0], direction="falling")
@@ -87,7 +87,7 @@ class EventFunction:
             if self.each:
                 raise ShapeError(
                     "With a step size per sample the event must return one number for each of the "
-                    f"{count} samples, got {got}. Use steps='batch' for an event of the whole "
+                    f"{count} samples, got {got}. Use steps='batch' for an event of the "
                     "batch."
                 )
             raise ShapeError(
@@ -177,7 +177,7 @@ def locate(
         size: The step sizes within which g changes sign, (events,); 0 where it does not.
         low_value: g at the start of the step.
         high_value: g at its end.
-        tolerance: How closely to find it, what times can tell apart.
+        tolerance: Accuracy of the time, at which two times differ.
     """
     low, high = torch.zeros_like(size), size.clone()
     g_low, g_high = low_value.to(size.dtype), high_value.to(size.dtype)

@@ -97,7 +97,7 @@ def read_stops(value: Any, name: str) -> tuple[float, ...]:
         times = [math.nan]
     if not all(math.isfinite(time) for time in times):
         raise OptionError(
-            f"options.{name} must hold finite times in a tensor or a list, got "
+            f"options.{name} must be finite times in a tensor or a list, got "
             f"{'NaN or infinity' if isinstance(value, Tensor) else f'a {type(value).__name__}'}."
         )
     return tuple(sorted(set(times)))

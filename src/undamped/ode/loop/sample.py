@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from undamped.ode.failure import DIVERGED, Stop, explain_failure, of_one_sample
-from undamped.ode.field import CountedField
 from undamped.ode.loop.batch import STIFFNESS_EVERY
 from undamped.ode.loop.clocks import Attempt, Clocks
 from undamped.ode.loop.control import ControlMemory, first_step
@@ -26,8 +25,7 @@ from undamped.ode.loop.tangent import SampleTangentControl
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.implicit.stepper import ImplicitStepper, PredictiveMemory
 from undamped.ode.methods.stages import Terms, combine_terms
-from undamped.ode.record import EventResult, Failure, Run, RunOptions, Status, Step
-from undamped.ode.settings import Settings
+from undamped.ode.record import EventResult, Failure, Run, Status, Step
 from undamped.ode.state.times import coincide
 
 
@@ -40,16 +38,8 @@ class PerSampleIntegration(Run):
 
     solver: RungeKutta
 
-    def __init__(
-        self,
-        field: CountedField,
-        solver: Any,
-        y0: Tensor,
-        times: Tensor,
-        settings: Settings,
-        options: RunOptions = RunOptions(),  # noqa: B008 it is frozen
-    ) -> None:
-        super().__init__(field, solver, y0, times, settings, options)
+    def _prepare(self) -> None:
+        y0, times, field, solver = self.y0, self.times, self.field, self.solver
         self.y, batch = y0, y0.shape[0]
         self.column = (batch,) + (1,) * (y0.dim() - 1)
         self.clocks = Clocks(times)
@@ -61,10 +51,10 @@ class PerSampleIntegration(Run):
             self.values.append(torch.full_like(y0, math.nan))
         self.tangent: SampleTangentControl | None = None
         self.stability: SampleStabilityControl | None = None
-        if options.differentiated and y0.numel():
+        if self.options.differentiated and y0.numel():
             if not solver.implicit:
                 self.stability = SampleStabilityControl(field, solver, y0)
-            self.tangent = SampleTangentControl(field, solver, settings, self.norm, y0)
+            self.tangent = SampleTangentControl(field, solver, self.settings, self.norm, y0)
         self.failed: dict[int, Status] = {}
         """Why samples failed; `failure` is that of the first."""
         self.output_steps = torch.zeros(batch, dtype=torch.long, device=y0.device)
@@ -283,7 +273,7 @@ class PerSampleIntegration(Run):
             self.statistics.note_stiffness(float(rates.max()))
 
     def _next_first(self, attempt: Attempt) -> Tensor | None:
-        """Return f where the next steps begin, if the last stage of this one says it."""
+        """Return f where the next steps begin, if it is the last stage of this step."""
         if not self.solver.tableau.reuses_last:
             return None
         accepted = attempt.column(attempt.accepted)

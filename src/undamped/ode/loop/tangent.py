@@ -80,7 +80,7 @@ class TangentControl:
         assert solver.error_order is not None
         self.field, self.solver, self.norm, self.jumps = field, solver, norm, settings.jumps
         self.tensors: Sequence[Tensor] | None = None
-        """What gradients go to besides the start; None finds the leaves of the field."""
+        """What gradients go to besides the start; None stands for the leaves of the field."""
         self._stability = StabilityControl(field, self.jumps)
         self._power = 1 / (solver.error_order + 1)
         eps = torch.finfo(y.dtype).eps
@@ -91,7 +91,7 @@ class TangentControl:
         # Rounding of the field, which is divided by the distance.
         rounding = eps / self._distance
         self._allowed = max(min(self._rtol, COARSEST), 16 * rounding)
-        # What equations leave unsolved must not look like an error.
+        # The residual of equations must not look like an error.
         self._solved = max(0.01 * self._allowed, 4 * rounding)
         self._movement: Any = 0.0
         self._resting: Any = False
@@ -104,7 +104,7 @@ class TangentControl:
         self._push = y.new_zeros(())
         self._weights: Tensor | None = None
         self._total = self._added = 0.0
-        """What the parameters' tangents have received so far, and from the last attempt."""
+        """Size of the gradients of parameters so far, and in the last attempt."""
 
     def error_norm(
         self, stepper: Stepper, ratio: float, y1: Tensor, step: tuple[float, float]
@@ -146,7 +146,7 @@ class TangentControl:
             return max(ratio, sources)
         error, self._next, rate = self._step(method, step, ends, self._tangent)
         if method.implicit and not bool(error.isfinite()):
-            # Equations that were not solved say nothing.
+            # Equations that were not solved have no meaning.
             self._tangent = self._next = None
             return max(ratio, sources)
         stepper.note_rate(rate)
@@ -179,7 +179,7 @@ class TangentControl:
         return (movement < 1) | free
 
     def _sources(self, step: tuple[float, float], ends: tuple[Tensor, Tensor]) -> float:
-        """Return the error of what a step adds to the parameters' tangents, as allowed."""
+        """Return the error of the gradients of parameters in a step, in allowed units."""
         if inside_functional_transform() or self.tensors == []:
             return 0.0
         (t, h), (y, y1) = step, ends
@@ -223,7 +223,7 @@ class TangentControl:
         return x * self._scale(y)
 
     def _scale(self, y: Tensor) -> Tensor:
-        """Return how far to go for a difference: a part of what the tolerance counts as size."""
+        """Return the distance of a difference: a fraction of the scale of the tolerance."""
         size = 1 / (self._rtol * self.norm.ratio(torch.ones_like(y), y, y))
         floor = 1e-3 * self._largest(size)
         floor = torch.where(floor < 1e-30, 1.0, floor)
@@ -240,13 +240,13 @@ class TangentControl:
         """Take a step with a tangent.
 
         Args:
-            method: What takes the step.
+            method: The method.
             step: Time and size.
-            ends: State where it begins, and where it ends.
-            tangent: The tangent where it begins.
+            ends: States at the start and at the end.
+            tangent: The tangent at the start.
 
         Returns:
-            Its error in units of what is allowed, where it ended, and how fast it changes at most.
+            Its error in units of the allowed error, its end, and the fastest rate of its field.
         """
         (t, h), y, change = step, ends[0], ends[1] - ends[0]
         scale = self._scale(y)

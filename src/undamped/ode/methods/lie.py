@@ -31,17 +31,17 @@ from undamped.ode.methods.solver import (
 from undamped.ode.methods.stages import stage_times
 
 ROUNDING = 100.0
-"""How many roundings a matrix that is meant to be skew or orthogonal may be away from that."""
+"""Number of roundings by which a matrix may differ from a skew or orthogonal one."""
 
 
 class Rotating(nn.Module):
-    """A field whose flow rotates: lengths of rows, and angles between those turned alike, are kept.
+    """A field whose flow rotates: lengths of rows, and angles between rows, are conserved.
 
     Equation:
         Ẏ = Y b(t, Y),  bᵀ = −b
 
     Args:
-        generator: b, called with (t, Y): (n, n) where all rows turn alike, or one for every
+        generator: b, called with (t, Y): (n, n) for one rotation of all rows, or one for every
             matrix of a batch (…, n, n), or for vectors (…, n) one for each, (…, n, n).
 
     Example:
@@ -63,7 +63,7 @@ class Rotating(nn.Module):
 
 
 class LinearRotating(Rotating):
-    """A field that turns whatever it meets by the same rotation: b depends on time alone.
+    """A field that applies the same rotation to every state: b depends on time alone.
 
     Equation:
         Ẏ = Y b(t),  bᵀ = −b
@@ -93,13 +93,7 @@ def rotated(y: Tensor, matrix: Tensor) -> Tensor:
 
 
 def generator_of(field: Field, t: Tensor, y: Tensor) -> Tensor:
-    """Return b at a time and state, from the field's own generator or from Yᵀ dY/dt.
-
-    Args:
-        field: The field of a solve, or one by itself.
-        t: When.
-        y: Where.
-    """
+    """Return b at a time and state, from the generator of a `Rotating` field or from Yᵀ dY/dt."""
     counted = field if isinstance(field, CountedField) else None
     function = field if counted is None else counted.function
     if not isinstance(function, Rotating):
@@ -115,14 +109,14 @@ def generator_of(field: Field, t: Tensor, y: Tensor) -> Tensor:
 
 
 def check_rotating(name: str, field: Field, t: Any, y: Tensor, slope: Tensor | None) -> None:
-    """Refuse what a Lie-group method cannot turn.
+    """Refuse a field or a start that a Lie-group method cannot rotate.
 
     Args:
         name: The method.
         field: The field of the solve.
         t: Time at the start.
         y: State at the start.
-        slope: The field there, where it is known.
+        slope: The field at the start, where it is available.
     """
     function = field.function if isinstance(field, CountedField) else field
     if isinstance(field, CountedField) and not (
@@ -130,8 +124,8 @@ def check_rotating(name: str, field: Field, t: Any, y: Tensor, slope: Tensor | N
     ):
         raise ShapeError(
             f"y0 of '{name}' must be one real tensor whose rows are rotated, got "
-            f"{'complex numbers' if field.packing.single else 'a tuple'}. Solve members of a tuple "
-            "one by one, or choose another method."
+            f"{'complex numbers' if field.packing.single else 'a tuple'}. Solve the tensors of a "
+            "tuple separately, or choose another method."
         )
     if isinstance(function, Rotating):
         generator = generator_of(field, t, y).detach()
@@ -142,7 +136,7 @@ def check_rotating(name: str, field: Field, t: Any, y: Tensor, slope: Tensor | N
     else:
         raise OptionError(
             f"'{name}' needs a field that rotates: Rotating(generator), or any dY/dt = Y b on "
-            f"orthogonal matrices (…, n, n), got {_called(function)} on a state {tuple(y.shape)}. "
+            f"orthogonal matrices (…, n, n), got {name_of(function)} on a state {tuple(y.shape)}. "
             "Write it as undamped.ode.Rotating(lambda t, y: b) with a skew b, or choose a method "
             "for any field, such as 'dopri5'."
         )
@@ -155,7 +149,7 @@ def check_rotating(name: str, field: Field, t: Any, y: Tensor, slope: Tensor | N
 
 
 def _fitting(generator: Tensor, y: Tensor) -> Tensor:
-    """Return a generator, if it can turn the rows of a state."""
+    """Return a generator, if it can rotate the rows of a state."""
     size = y.shape[-1]
     if generator.shape[-2:] != (size, size) or generator.dim() > y.dim() + 1:
         raise ShapeError(
@@ -183,17 +177,18 @@ def _small(part: Tensor, reference: Tensor) -> bool:
     return bool(part.abs().amax() <= allowed * reference.abs().amax().clamp_min(1.0))
 
 
-def _called(function: Any) -> str:
+def name_of(function: Any) -> str:
+    """Return the name of a function, or of the class of an object."""
     return getattr(function, "__name__", type(function).__name__)
 
 
 class LieMethod(Solver):
-    """A method whose steps are rotations Y' = Y exp(Ω), Ω skew: YᵀY is kept to rounding."""
+    """A method whose steps are rotations Y' = Y exp(Ω), Ω skew: YᵀY is conserved to rounding."""
 
     rotates = True
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
-        """Refuse a field that does not turn, before the first step."""
+        """Refuse a field that does not rotate, before the first step."""
         check_rotating(self.name, field, stage_times(t, 0.0, (0.0,), y)[0], y, first)
         return super().stepper(field, t, y, first)
 
@@ -225,7 +220,7 @@ class LieEuler(LieMethod):
     order = 1
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Turn."""
+        """Rotate."""
         y = state[0]
         b = generator_of(field, stage_times(t, h, (0.0,), y)[0], y)
         return (rotated(y, skew_exponential(h * b)),), None
@@ -233,7 +228,7 @@ class LieEuler(LieMethod):
 
 @register_solver("lie-midpoint")
 class LieMidpoint(LieMethod):
-    """Lie midpoint: a rotation by the generator half-way, which half a Lie–Euler step finds.
+    """Lie midpoint: a rotation by the generator half-way, after half a Lie–Euler step.
 
     Equation:
         Y' = Y exp(h b(t + h/2, Y exp(h/2 b(t, Y))))
@@ -250,7 +245,7 @@ class LieMidpoint(LieMethod):
         return skew_exponential(b)
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Turn half-way to see the generator there, then turn."""
+        """Rotate half-way to evaluate the generator there, then rotate."""
         y = state[0]
         start, middle = stage_times(t, h, (0.0, 0.5), y)
         half = rotated(y, self.turn((h / 2) * generator_of(field, start, y)))
@@ -289,7 +284,7 @@ class RKMK4(LieMethod):
     order = 4
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Take the four stages in the Lie algebra, then turn."""
+        """Take the four stages in the Lie algebra, then rotate."""
         y = state[0]
         start, middle, end = stage_times(t, h, (0.0, 0.5, 1.0), y)
 
@@ -335,19 +330,15 @@ class Magnus4(LieMethod):
         if not isinstance(function, LinearRotating):
             raise OptionError(
                 f"'{self.name}' needs a LinearRotating field, whose generator depends on time "
-                f"alone, got {getattr(function, '__name__', type(function).__name__)}. Write it as "
+                f"alone, got {name_of(function)}. Write it as "
                 "undamped.ode.LinearRotating(lambda t: b), or choose 'rkmk4', which takes any "
                 "generator."
             )
         return super().stepper(field, t, y, first)
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Turn by the exponential of two terms of the series."""
+        """Rotate by the exponential of two terms of the series."""
         y = state[0]
         first, second = (generator_of(field, time, y) for time in stage_times(t, h, GAUSS, y))
         omega = (h / 2) * (first + second) + (math.sqrt(3) * h * h / 12) * commutator(first, second)
         return (rotated(y, skew_exponential(omega)),), None
-
-    def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
-        """Step with the opposite sign: the method is symmetric."""
-        return self.step(field, t + h, -h, state)[0]

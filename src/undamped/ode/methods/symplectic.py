@@ -32,9 +32,8 @@ from undamped.ode.methods.stages import stage_times
 class Separable(nn.Module):
     """A field in two halves: dq/dt = velocity(t, p) and dp/dt = force(t, q).
 
-    Symplectic methods then evaluate only the half they need. So they do for any field that says
-    `separable` of itself and has these two methods, as the separable ones of
-    `undamped.models.physics.fields` do.
+    Symplectic methods then evaluate only the half they need, as they do for any field with an
+    attribute `separable` and these two methods, such as those of `undamped.models.physics.fields`.
 
     Args:
         velocity: dq/dt from the momentum.
@@ -72,7 +71,7 @@ def split(y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _halves(field: Field) -> Any:
-    """Return the field's own halves, where using them means the same as the whole."""
+    """Return the function with both halves, where using them is the same as the field."""
     function = field.function if isinstance(field, CountedField) else field
     if not getattr(function, "separable", False):
         return None
@@ -90,25 +89,21 @@ def has_halves(field: Field) -> bool:
 
 def drift(field: Field, t: Tensor, q: Tensor, p: Tensor) -> Tensor:
     """Return dq/dt."""
-    halves = _halves(field)
-    if halves is None:
-        return split(field(t, torch.cat((q, p), dim=-1)))[0]
-    _count(field)
-    return halves.velocity(t, p)
+    return _half(field, 0, t, q, p)
 
 
 def kick(field: Field, t: Tensor, q: Tensor, p: Tensor) -> Tensor:
     """Return dp/dt."""
+    return _half(field, 1, t, q, p)
+
+
+def _half(field: Field, index: int, t: Tensor, q: Tensor, p: Tensor) -> Tensor:
     halves = _halves(field)
     if halves is None:
-        return split(field(t, torch.cat((q, p), dim=-1)))[1]
-    _count(field)
-    return halves.force(t, q)
-
-
-def _count(field: Field) -> None:
+        return split(field(t, torch.cat((q, p), dim=-1)))[index]
     if isinstance(field, CountedField):
         field.count += 1
+    return halves.force(t, q) if index else halves.velocity(t, p)
 
 
 @register_solver("symplectic-euler")
@@ -166,10 +161,6 @@ class Kicked(Solver):
         """Take a step."""
         return (self.advance(field, t, h, state[0], None)[0],), None
 
-    def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
-        """Step with the opposite sign: the method is symmetric."""
-        return (self.advance(field, t + h, -h, state[0], None)[0],)
-
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
         """Return the method ready for one solve."""
         return KickedStepper(self, field, t, y)
@@ -186,13 +177,13 @@ class KickedStepper(Stepper):
         self._next: Tensor | None = None
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Return the solution at t + h; nothing is kept yet."""
+        """Return the solution at t + h, without accepting it."""
         reached, self._next = self.solver.advance(self.field, t, h, self.state[0], self._force)
         self._proposed = (reached,)
         return reached
 
     def accept(self) -> None:
-        """Keep the last attempt, and the force at its end."""
+        """Accept the last attempt, and store the force at its end."""
         super().accept()
         self._force = self._next
 
@@ -251,15 +242,15 @@ class Yoshida4(Kicked):
 
 @register_solver("tao")
 class Tao(Solver):
-    """Tao's method on a doubled phase space (q, p, x, y), the copies tied by a rotation.
+    """Tao's method on a doubled phase space (q, p, x, y), the copies coupled by a rotation.
 
     Equation:
         φ_A(h/2) φ_B(h/2) φ_C(h) φ_B(h/2) φ_A(h/2), the flows of H(q, y), H(x, p) and
         ω/2 (‖q − x‖² + ‖p − y‖²)
 
     Args:
-        omega: Strength ω of the tie. Too small and the copies part, too large and the step has
-            to resolve the rotation.
+        omega: Strength ω of the coupling. If it is too small the copies separate; if it is too
+            large the step has to resolve the rotation.
 
     Reference:
         M. Tao. Explicit symplectic approximation of nonseparable Hamiltonians. 2016.
@@ -283,7 +274,7 @@ class Tao(Solver):
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
         """Compose the five flows."""
         if isinstance(h, Tensor):
-            raise OptionError("tao: expected one step size for the batch, got one per sample.")
+            raise OptionError("'tao' needs one step size for the batch, got one per sample.")
         (q, p), (x, y) = split(state[0]), split(state[1])
         start, end = stage_times(t, h, (0.0, 1.0), q)
 
@@ -298,33 +289,29 @@ class Tao(Solver):
         p, x = flow_a(start, p, x)
         q, y = flow_b(start, q, y)
         cosine, sine = math.cos(2 * self.omega * h), math.sin(2 * self.omega * h)
-        mean_q, mean_p, apart_q, apart_p = q + x, p + y, q - x, p - y
-        turned_q = cosine * apart_q + sine * apart_p
-        turned_p = cosine * apart_p - sine * apart_q
-        q, x = (mean_q + turned_q) / 2, (mean_q - turned_q) / 2
-        p, y = (mean_p + turned_p) / 2, (mean_p - turned_p) / 2
+        sum_q, sum_p, delta_q, delta_p = q + x, p + y, q - x, p - y
+        rotated_q = cosine * delta_q + sine * delta_p
+        rotated_p = cosine * delta_p - sine * delta_q
+        q, x = (sum_q + rotated_q) / 2, (sum_q - rotated_q) / 2
+        p, y = (sum_p + rotated_p) / 2, (sum_p - rotated_p) / 2
         q, y = flow_b(end, q, y)
         p, x = flow_a(end, p, x)
         return (torch.cat((q, p), dim=-1), torch.cat((x, y), dim=-1)), None
 
-    def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
-        """Step with the opposite sign: the method is symmetric."""
-        return self.step(field, t + h, -h, state)[0]
-
 
 class TaoOfCopies(Tao):
-    """Tao's method where the state already holds both copies side by side, (q, p, x, y).
+    """Tao's method on a state that holds both copies side by side, (q, p, x, y).
 
-    Whoever wants to see both, and not only the first, starts from two and gets two.
+    It returns both copies, and not only the first.
 
     Args:
-        omega: Strength ω of the tie.
+        omega: Strength ω of the coupling.
     """
 
     name = "tao"
 
     def start(self, field: Field, t: Number, y: Tensor) -> SolverState:
-        """Begin with the copies that were given."""
+        """Begin with the copies of the state."""
         return (y,)
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:

@@ -222,7 +222,7 @@ class RungeKuttaStepper(Stepper):
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
-        # Release the last step's stages, or two steps would hold theirs at once.
+        # Release the last step's stages, or the stages of two steps would be in memory.
         self._stages = []
         add = self._sums
         if add is not None and torch.is_grad_enabled():
@@ -267,7 +267,7 @@ class RungeKuttaStepper(Stepper):
         return super().movement(norm, y1) if size is None else size
 
     def accept(self) -> None:
-        """Keep the attempt."""
+        """Accept the attempt."""
         self.state = self._proposed
         self._first = self._stages[-1] if self._reuses else None
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from undamped.ode.methods.implicit.linearization import some
-from undamped.ode.methods.implicit.method import A_STABLE, L_STABLE, ImplicitMethod
+from undamped.ode.methods.implicit.method import A_STABLE, L_STABLE, Attach, First, ImplicitMethod
 from undamped.ode.methods.implicit.newton import Attempt
 from undamped.ode.methods.solver import register_solver
 from undamped.ode.methods.stages import Row, Terms, combine_terms, terms_of
@@ -66,7 +65,11 @@ class DiagonallyImplicit(ImplicitMethod):
                 z = torch.add(base, increments[-1], alpha=self.gamma)
             else:
                 z = self._extrapolate(attempt)
-            z = self._solve_stage(attempt, time, base, z)
+
+            def residual(z: Tensor, time: Tensor = time, base: Tensor = base) -> Tensor:
+                return attempt.slope(time, z) * attempt.row_h + (base - z) / self.gamma
+
+            z = attempt.correct(z, residual, lambda right: attempt.line.solve(0, right))
             stages.append(z)
             increments.append((z - base) / self.gamma)
             if not some(attempt.ok):
@@ -74,27 +77,15 @@ class DiagonallyImplicit(ImplicitMethod):
                 break
         return torch.stack(stages)
 
-    def _solve_stage(self, attempt: Attempt, time: Tensor, base: Tensor, z: Tensor) -> Tensor:
-        def residual(z: Tensor) -> Tensor:
-            return attempt.slope(time, z) * attempt.row_h + (base - z) / self.gamma
-
-        return attempt.correct(z, residual, lambda right: attempt.line.solve(0, right))
-
     def _extrapolate(self, attempt: Attempt) -> Tensor:
         """Continue the line through the step before."""
         last, ratio = attempt.last, attempt.ratio
-        if last is None or ratio is None:
+        if last is None:
             return torch.zeros_like(attempt.rows)
         scale = torch.from_numpy(ratio).to(last.device, last.dtype).unsqueeze(1)
         return last[-1] * (scale * (self.nodes[0] / self.nodes[-1]))
 
-    def combine(
-        self,
-        y: Tensor,
-        stages: Tensor,
-        first: Callable[[], Tensor],
-        attach: Callable[[Tensor, int, tuple[Row, ...], Tensor | None], Tensor],
-    ) -> Tensor:
+    def combine(self, y: Tensor, stages: Tensor, first: First, attach: Attach) -> Tensor:
         """Add up the increments of the stages."""
         return combine_terms(y, 1.0, self.weight_terms, self._increments(stages, first, attach))
 
@@ -103,10 +94,7 @@ class DiagonallyImplicit(ImplicitMethod):
         return combine_terms(None, 1.0, terms, increments) if terms else torch.zeros_like(like)
 
     def _increments(
-        self,
-        stages: Tensor,
-        first: Callable[[], Tensor],
-        attach: Callable[[Tensor, int, tuple[Row, ...], Tensor | None], Tensor] | None = None,
+        self, stages: Tensor, first: First, attach: Attach | None = None
     ) -> list[Tensor]:
         """Return the k of solved stages; arguments as for `combine`."""
         increments: list[Tensor] = []
@@ -154,7 +142,7 @@ class ImplicitMidpoint(DiagonallyImplicit):
     """The implicit midpoint rule: order two, symmetric, symplectic for every Hamiltonian.
 
     Promise:
-        A-stable; fast modes are turned around, not damped.
+        A-stable; fast modes change sign, and are not damped.
     """
 
     promises = A_STABLE
@@ -169,7 +157,7 @@ class Trapezoid(DiagonallyImplicit):
     """The trapezoidal rule: order two, symmetric.
 
     Promise:
-        A-stable; fast modes are turned around, not damped.
+        A-stable; fast modes change sign, and are not damped.
     """
 
     promises = A_STABLE

@@ -37,12 +37,12 @@ LOOSE = 1e-4
 
 
 def some(lanes: np.ndarray) -> bool:
-    """Whether it holds for any lane; for one, a tenth of what a reduction costs."""
+    """Whether any lane is true; for one lane, a tenth of the cost of a reduction."""
     return bool(lanes[0]) if len(lanes) == 1 else bool(lanes.any())
 
 
 def every(lanes: np.ndarray) -> bool:
-    """Whether it holds for all lanes."""
+    """Whether all lanes are true."""
     return bool(lanes[0]) if len(lanes) == 1 else bool(lanes.all())
 
 
@@ -177,7 +177,7 @@ class Linearization:
         return not agree(rows(first), rows(second), 30 * torch.finfo(y.dtype).eps ** 0.5)
 
     def _join(self) -> None:
-        """Continue with one system, since rows turned out to depend on each other."""
+        """Continue with one system, since rows depend on each other."""
         if self.lanes > 1:
             raise OptionError(
                 "The samples of the batch depend on each other, so they cannot have a step size "

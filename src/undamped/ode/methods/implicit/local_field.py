@@ -107,7 +107,7 @@ class LocalField:
         t: Time, as the field expects it.
         y: State.
         value: f there with a graph to y, where it is available.
-        create_graph: Whether derivatives are to be differentiated in turn.
+        create_graph: Whether derivatives will be differentiated.
     """
 
     def __init__(
@@ -257,7 +257,7 @@ def _forwards(field: Field, t: Tensor, y: Tensor, v: Tensor) -> Tensor:
     _load_forward_mode()
     _THREAD.inside = True
     try:
-        # Inside an autograd function, which a solve with gradients is, torch turns tangents off.
+        # Inside an autograd function, which a solve with gradients is, torch disables tangents.
         with with_forward_mode(), forward_ad.dual_level():
             value = field(t, forward_ad.make_dual(y, v))
             tangent = forward_ad.unpack_dual(value).tangent

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,14 +21,14 @@ from undamped.ode.methods.implicit.linearization import Jacobian
 from undamped.ode.methods.implicit.local_field import Systems
 from undamped.ode.methods.implicit.newton import Attempt
 from undamped.ode.methods.implicit.stage_equations import StageEquations
+from undamped.ode.methods.implicit.stepper import ImplicitStepper
 from undamped.ode.methods.solver import Field, Number, Solver, SolverState, StepResult
 from undamped.ode.methods.stages import Row, stage_times
 
-if TYPE_CHECKING:
-    from undamped.ode.methods.implicit.stepper import ImplicitStepper
-
 A_STABLE = (Promise(Kind.A_STABLE, "what decays does not grow, whatever the step size"),)
 L_STABLE = (*A_STABLE, Promise(Kind.L_STABLE, "what decays at once is gone after a step"))
+First = Callable[[], Tensor]
+Attach = Callable[[Tensor, int, tuple[Row, ...], Tensor | None], Tensor]
 MOST_NUMBERS = 1 << 26
 """Numbers in all matrices of a batch, beyond which none is formed."""
 
@@ -40,8 +40,8 @@ class ImplicitMethod(Solver):
         newton_iterations: Corrections allowed in each system of equations.
         krylov_dimension: Vectors of GMRES, for systems beyond `dense_size`.
         dense_size: Largest system for which the derivative is formed as a matrix.
-        jacobian: ∂f/∂y as a function of (t, y): (batch, size, size), or one matrix for the whole
-            state. By default it is computed from the field.
+        jacobian: ∂f/∂y as a function of (t, y): (batch, size, size), or one matrix for the
+            complete state. By default it is computed from the field.
         band: Number of nonzero diagonals of ∂f/∂y below and above the main one. By default a band
             is detected in systems up to `dense_size`.
     """
@@ -83,13 +83,7 @@ class ImplicitMethod(Solver):
         """Return the stages, (stages, systems, size); `start` holds approximate ones, or None."""
 
     @abstractmethod
-    def combine(
-        self,
-        y: Tensor,
-        stages: Tensor,
-        first: Callable[[], Tensor],
-        attach: Callable[[Tensor, int, tuple[Row, ...], Tensor | None], Tensor],
-    ) -> Tensor:
+    def combine(self, y: Tensor, stages: Tensor, first: First, attach: Attach) -> Tensor:
         """Return the state at the end of a step from its solved stages.
 
         Args:
@@ -136,8 +130,8 @@ class ImplicitMethod(Solver):
     def last_slope(self, attempt: Attempt, stages: Tensor) -> Tensor | None:
         """Return h f at the end of the step, (systems, size), where the stages determine it better.
 
-        An evaluation there would hold what the equations left unsolved times the fastest rate of
-        the field. None where that does not matter.
+        An evaluation there would multiply the residual of the equations by the fastest rate of the
+        field. None where that does not matter.
         """
         return None
 
@@ -174,6 +168,4 @@ class ImplicitMethod(Solver):
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> ImplicitStepper:
         """Return the stepper that reuses derivative and factors."""
-        from undamped.ode.methods.implicit.stepper import ImplicitStepper
-
         return ImplicitStepper(self, field, y, first)

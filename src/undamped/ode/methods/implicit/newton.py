@@ -18,68 +18,65 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.ode.loop.norm import ErrorNorm
 from undamped.ode.methods.implicit.linearization import Linearization
 from undamped.ode.methods.solver import Number
 from undamped.ode.methods.stages import stage_times
 
+if TYPE_CHECKING:
+    from undamped.ode.methods.implicit.stepper import ImplicitStepper
+
+PATIENCE = 40
+"""Corrections allowed between two derivatives in a step that is solved to rounding."""
 ONE_LANE, NO_LANE = np.ones(1, dtype=bool), np.zeros(1, dtype=bool)
 
 
-def allowed_residual(norm: ErrorNorm, like: Tensor) -> float:
-    """Return κ for a tolerance."""
-    rtol = max(float(torch.as_tensor(norm.rtol).min()), 1e-300)
-    eps = torch.finfo(like.dtype).eps
-    return max(10 * eps / rtol, min(0.03, math.sqrt(rtol)))
-
-
-@dataclass
 class Attempt:
     """A step being solved, every system a row.
 
     Args:
-        t: Time at its start.
+        stepper: The method during the solve.
+        t: Time at the start of the step.
         h: Step size: a number, or a column like the state's.
-        y: State at its start.
+        y: State at the start.
         line: The linearized field: its derivative and factors.
-        weights: What a correction is multiplied by to be in units of the tolerance,
-            (systems, size).
-        kappa: Fraction of the tolerance that the equations may leave.
-        iterations: Number of corrections allowed.
-        factor: How fast corrections shrank before, for each lane.
-        initial: f at the start, once it was evaluated.
-        last: Stages of the step before, (stages, systems, size).
-        ratio: Size of this step over that of the one before, for each lane.
     """
 
-    t: Number
-    h: Number
-    y: Tensor
-    line: Linearization
-    weights: Tensor
-    kappa: float
-    iterations: int
-    factor: np.ndarray
-    initial: Tensor | None
-    last: Tensor | None = None
-    ratio: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        lanes = self.line.lanes
-        self.used = np.zeros(lanes, dtype=np.int64)
-        self.rate = np.zeros(lanes)
-        self.ok = np.ones(lanes, dtype=bool)
-        self.rows = self.line.systems.rows(self.y)
+    def __init__(
+        self, stepper: ImplicitStepper, t: Number, h: Number, y: Tensor, line: Linearization
+    ) -> None:
+        self.t, self.h, self.y, self.line = t, h, y, line
+        self.rows = rows = line.systems.rows(y)
         """The state, (systems, size)."""
-        h = self.h
-        self.row_h = h.reshape(-1, 1).to(self.y.dtype) if isinstance(h, Tensor) else h
+        self.row_h = h.reshape(-1, 1).to(y.dtype) if isinstance(h, Tensor) else h
         """The step size for rows, (systems, 1) where it is not one number."""
+        if stepper.norm is None:
+            # Simplified corrections shrink by a factor each: they cannot be expected to reach
+            # rounding.
+            weights, kappa, most = 1 / (1 + rows.abs()), torch.finfo(y.dtype).eps ** 0.75, PATIENCE
+        else:
+            weights = line.systems.rows(stepper.norm.weights(y))
+            kappa, most = stepper.kappa, stepper.solver.newton_iterations
+        self.weights, self.kappa, self.iterations = weights, kappa, most
+        """What makes units of the tolerance of a correction, (systems, size); κ and m."""
+        self.factor, self.initial = stepper.factor, stepper.slope
+        """How fast corrections shrank before, for each lane; f at the start once evaluated."""
+        self.last: Tensor | None = None
+        """Stages of the step before, (stages, systems, size)."""
+        self.ratio = np.zeros_like(stepper.sizes)
+        """Size of this step over that of the one before, for each lane."""
+        if stepper.last is not None:
+            self.last = stepper.last.reshape(len(stepper.last), *rows.shape)
+            moved = stepper.sizes_before != 0
+            np.divide(stepper.sizes, stepper.sizes_before, out=self.ratio, where=moved)
+        self.used = np.zeros(line.lanes, dtype=np.int64)
+        self.rate = np.zeros(line.lanes)
+        self.ok = np.ones(line.lanes, dtype=bool)
 
     def times(self, nodes: tuple[float, ...]) -> Sequence[Tensor]:
         """Return the times at fractions of the step."""

@@ -136,7 +136,7 @@ class Rodas5P(Solver):
         y' = y + Σ m_i u_i
 
     The derivative J is computed in every step and has to be exact, since no iteration corrects it.
-    Gradients differentiate it in turn, exactly, and can be taken any number of times.
+    Gradients differentiate it exactly, and can be taken any number of times.
 
     Args:
         dense_size: Largest system for which the derivative is formed as a matrix, which
@@ -261,7 +261,7 @@ class RosenbrockStepper(Stepper):
         return self._proposed[0]
 
     def accept(self) -> None:
-        """Keep the attempt."""
+        """Accept the attempt."""
         super().accept()
         self._start = None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,15 +26,15 @@ from undamped.ode.loop.control import (
 )
 from undamped.ode.loop.norm import ErrorNorm
 from undamped.ode.methods.implicit.linearization import Linearization, every, some
-from undamped.ode.methods.implicit.method import ImplicitMethod
-from undamped.ode.methods.implicit.newton import Attempt, allowed_residual
+from undamped.ode.methods.implicit.newton import Attempt
 from undamped.ode.methods.solver import Field, Number, Stepper
 from undamped.ode.methods.stages import stage_times
 
+if TYPE_CHECKING:
+    from undamped.ode.methods.implicit.method import ImplicitMethod
+
 ROUNDS = 6
 """How often the derivative is computed for a step that has to be solved to rounding."""
-PATIENCE = 40
-"""Corrections allowed between two derivatives there."""
 SLOW = 1e-3
 """A rate of corrections above which a new derivative is computed."""
 LEAST_GROWTH = 1.2
@@ -63,21 +63,23 @@ class ImplicitStepper(Stepper):
         self.current: Attempt | None = None
         self._trusted = np.zeros(1, dtype=bool)
         """Lanes whose last attempt was accepted: they need no second error estimate."""
-        self._slope = None if first is None else first.detach()
+        self.slope = None if first is None else first.detach()
         """f where the next step begins, once it was evaluated; reused when a step is rejected."""
         self.stages = y.new_zeros(0)
-        self._last: Tensor | None = None
+        self.last: Tensor | None = None
         self.sizes = np.full(1, np.nan)
         """Step sizes of the last attempt, one for each lane."""
         self.stale = np.ones(1, dtype=bool)
         """Lanes whose next attempt computes the derivative again and needs new factors anyway."""
-        self._factor = self._sizes_before = np.zeros(1)
-        self._kappa = 0.0
+        self.factor = self.sizes_before = np.zeros(1)
+        self.kappa = 0.0
         """Fraction of the tolerance that the equations may leave, once there is one."""
 
     def memory(self, control: StepControl, norm: ErrorNorm) -> ControlMemory:
         """Use a tolerance from now on, and return what chooses step sizes."""
-        self.norm, self._kappa = norm, allowed_residual(norm, self.state[0])
+        eps = torch.finfo(self.state[0].dtype).eps
+        rtol = max(float(torch.as_tensor(norm.rtol).min()), 1e-300)
+        self.norm, self.kappa = norm, max(10 * eps / rtol, min(0.03, math.sqrt(rtol)))
         assert self.solver.error_order is not None
         if control != StepControl():
             return ControlMemory(control, self.solver.error_order)
@@ -104,7 +106,7 @@ class ImplicitStepper(Stepper):
         """Attempt a step."""
         y = self.state[0]
         if not y.numel():
-            self.current = self._begin(t, h, y.detach(), self._linearization(y, 1))
+            self.current = Attempt(self, t, h, y.detach(), self._linearization(y, 1))
             self.proposed = (y.clone(),)
             return self.proposed[0]
         with torch.no_grad():
@@ -139,14 +141,14 @@ class ImplicitStepper(Stepper):
         rounds = ROUNDS if self.norm is None else 2
         while True:
             rounds -= 1
-            current = self._begin(t, h, y, line)
+            current = Attempt(self, t, h, y, line)
             line.converged = True
             line.prepare(current.row_h, sizes)
             stages = self.solver.solve_stages(current, start)
-            self._slope = current.initial
+            self.slope = current.initial
             if not line.converged:
                 current.ok[:] = False
-            self._factor = current.factor
+            self.factor = current.factor
             if every(current.ok) or not rounds:
                 return current, stages
             outdated = ~current.ok & ~line.fresh
@@ -166,33 +168,16 @@ class ImplicitStepper(Stepper):
         if self.line is None or self.line.lanes != lanes:
             self.line = Linearization(self.field, y, self.solver, lanes)
             self.stale = np.ones(lanes, dtype=bool)
-            self._factor = np.ones(lanes)
-            self._last = None
+            self.factor = np.ones(lanes)
+            self.last = None
         return self.line
 
     def _take(self, t: Number, h: Number, y: Tensor, lanes: np.ndarray) -> None:
         assert self.line is not None
         value = self.line.take(stage_times(t, h, (0.0,), y)[0], y, lanes)
-        if self._slope is None:
-            self._slope = value
+        if self.slope is None:
+            self.slope = value
         self.stale = np.zeros_like(lanes)
-
-    def _begin(self, t: Number, h: Number, y: Tensor, line: Linearization) -> Attempt:
-        rows = line.systems.rows(y)
-        if self.norm is None:
-            # Simplified corrections shrink by a factor each: they cannot be expected to reach
-            # rounding.
-            weights = 1 / (1 + rows.abs())
-            kappa, most = torch.finfo(y.dtype).eps ** 0.75, PATIENCE
-        else:
-            weights = line.systems.rows(self.norm.weights(y))
-            kappa, most = self._kappa, self.solver.newton_iterations
-        last = ratio = None
-        if self._last is not None:
-            last = self._last.reshape(len(self._last), *rows.shape)
-            ratio = np.zeros_like(self.sizes)
-            np.divide(self.sizes, self._sizes_before, out=ratio, where=self._sizes_before != 0)
-        return Attempt(t, h, y, line, weights, kappa, most, self._factor, self._slope, last, ratio)
 
     @torch.no_grad()
     def error(self, change: Tensor | None = None) -> Tensor:
@@ -209,7 +194,7 @@ class ImplicitStepper(Stepper):
         first = None if change is None else systems.rows(change)
         estimate = self.solver.estimate(current, stages, first)
         assert estimate is not None
-        self._slope = current.initial
+        self.slope = current.initial
         return systems.state(estimate)
 
     def error_norm(self, norm: ErrorNorm) -> float:
@@ -249,20 +234,20 @@ class ImplicitStepper(Stepper):
             self.state = self.proposed
             return
         slow = (current.used > 2) & (current.rate > SLOW)
-        self._slope = self._next_slope(current, lanes)
+        self.slope = self._next_slope(current, lanes)
         if every(lanes):
             self.stale = slow
             line.fresh[:] = False
-            self.state, self._last, self._sizes_before = self.proposed, self.stages, self.sizes
+            self.state, self.last, self.sizes_before = self.proposed, self.stages, self.sizes
             return
         self.stale = np.where(lanes, slow, self.stale)
         line.fresh &= ~lanes
         mask = torch.from_numpy(lanes).to(current.y.device)
         column = mask.view(-1, *(1,) * (current.y.dim() - 1))
         self.state = (torch.where(column, self.proposed[0], self.state[0]),)
-        last = torch.zeros_like(self.stages) if self._last is None else self._last
-        self._last = torch.where(column, self.stages, last)
-        self._sizes_before = np.where(lanes, self.sizes, self._sizes_before)
+        last = torch.zeros_like(self.stages) if self.last is None else self.last
+        self.last = torch.where(column, self.stages, last)
+        self.sizes_before = np.where(lanes, self.sizes, self.sizes_before)
 
     @torch.no_grad()
     def _next_slope(self, current: Attempt, lanes: np.ndarray) -> Tensor | None:
