@@ -125,19 +125,17 @@ def leaves_of(
 
 def _origins(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return the leaves from which named tensors were computed, each once."""
-    computed = {
-        id(tensor.grad_fn): tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None
-    }
+    computed = {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}
     leaves: list[Tensor] = []
-    visited: set[int] = set()
-    waiting = [before for node in computed.values() for before, _ in node.next_functions]
+    visited: set[Any] = {None}
+    waiting = [before for node in computed for before, _ in node.next_functions]
     while waiting:
         node = waiting.pop()
-        if node is None or id(node) in visited:
+        if node in visited:
             continue
-        if id(node) in computed:
+        if node in computed:
             raise _mixed()
-        visited.add(id(node))
+        visited.add(node)
         leaf = getattr(node, "variable", None)
         if leaf is not None:
             leaves.append(leaf)

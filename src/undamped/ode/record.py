@@ -185,39 +185,22 @@ class Solution:
             return self.values[-1]
         return tuple(value[-1] for value in self.values)
 
-    @property
-    def evaluations(self) -> int:
-        """How often the field was evaluated in the forward pass (NFE)."""
-        return self.statistics.evaluations
+    evaluations = property(lambda self: self.statistics.evaluations)
+    """How often the field was evaluated in the forward pass (NFE)."""
+    evaluations_backward = property(lambda self: self.statistics.evaluations_backward)
+    """How often it was evaluated for gradients, so far."""
+    accepted = property(lambda self: self.statistics.accepted)
+    """Accepted steps, summed over samples where they have their own."""
+    rejected = property(lambda self: self.statistics.rejected)
+    """Rejected steps."""
+    smallest_step = property(lambda self: self.statistics.smallest_step)
+    """The smallest accepted step size."""
+    stiffness = property(lambda self: self.statistics.stiffness)
+    """Largest product of step size and fastest rate; NaN if the method has no estimate.
 
-    @property
-    def evaluations_backward(self) -> int:
-        """How often it was evaluated for gradients, so far."""
-        return self.statistics.evaluations_backward
-
-    @property
-    def accepted(self) -> int:
-        """Accepted steps, summed over samples where they have their own."""
-        return self.statistics.accepted
-
-    @property
-    def rejected(self) -> int:
-        """Rejected steps."""
-        return self.statistics.rejected
-
-    @property
-    def smallest_step(self) -> float:
-        """The smallest accepted step size."""
-        return self.statistics.smallest_step
-
-    @property
-    def stiffness(self) -> float:
-        """Largest product of step size and fastest rate; NaN if the method has no estimate.
-
-        An explicit method is limited by stability, not accuracy, when this stays near its
-        stability limit, about 3.3 for dopri5.
-        """
-        return self.statistics.stiffness
+    An explicit method is limited by stability, not accuracy, when this stays near its stability
+    limit, about 3.3 for dopri5.
+    """
 
     def __str__(self) -> str:
         stiff = "" if math.isnan(self.stiffness) else f", stiffness {self.stiffness:.2g}"

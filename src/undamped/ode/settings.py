@@ -84,11 +84,6 @@ class Settings:
         return Jumps(self.jump_t or (), everywhere=self.perturb)
 
     @property
-    def loosest_rtol(self) -> float:
-        """The largest relative tolerance of any number."""
-        return float(self.rtol.max()) if isinstance(self.rtol, Tensor) else self.rtol
-
-    @property
     def tightest(self) -> tuple[float, float]:
         """The smallest tolerances of any number, relative and absolute."""
         both = self.rtol, self.atol

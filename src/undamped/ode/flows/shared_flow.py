@@ -19,7 +19,7 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError, SolveError
 from undamped.kernels.skew_exponential import skew_exponential
-from undamped.ode import LinearRotating, Rotating, Solver, solve
+from undamped.ode import LinearRotating, Rotating, solve
 from undamped.ode.fields.moving import MovingField
 from undamped.ode.methods.lie import commutator
 from undamped.ode.settings import choose_solver
@@ -37,10 +37,11 @@ class ParameterPath(ABC):
         step: Distance of the grid's times, the first of which is 0.
         data: All data on the grid, (kinds, points, …). One tensor, since a gradient that evaluates
             the field again has to stop there, and kinds depend on each other.
+        segments: Number of segments between grid points.
     """
 
-    def __init__(self, step: float, data: Tensor) -> None:
-        self.step, self.data = step, data
+    def __init__(self, step: float, data: Tensor, segments: int) -> None:
+        self.step, self.data, self.segments = step, data, segments
 
     def at(self, t: Any) -> Tensor:
         """Return θ(t), (n, m), or for times (batch, 1, …) one for every sample.
@@ -58,11 +59,6 @@ class ParameterPath(ABC):
         fraction = position - index
         return self.data[0, index] if fraction == 0.0 else self.between(index, fraction)
 
-    @property
-    @abstractmethod
-    def segments(self) -> int:
-        """Number of segments between grid points."""
-
     @abstractmethod
     def between(self, index: Any, fraction: Any) -> Tensor:
         """Return θ at a fraction of the way from one grid point to the next."""
@@ -78,12 +74,7 @@ class CubicPath(ParameterPath):
     """
 
     def __init__(self, step: float, values: Tensor, slopes: Tensor) -> None:
-        super().__init__(step, torch.stack((values, step * slopes)))
-
-    @property
-    def segments(self) -> int:
-        """One less than grid points."""
-        return self.data.shape[1] - 1
+        super().__init__(step, torch.stack((values, step * slopes)), len(values) - 1)
 
     def between(self, index: Any, fraction: Any) -> Tensor:
         """Return Hermite's cubic."""
@@ -107,12 +98,8 @@ class RotationPath(ParameterPath):
         end = step * generators[1:]
         inner = commutator(turns, end)
         ends = end + inner / 2 + commutator(turns, inner) / 12
-        super().__init__(step, torch.stack((values[:-1], turns, step * generators[:-1], ends)))
-
-    @property
-    def segments(self) -> int:
-        """The number of rotations between grid points."""
-        return self.data.shape[1]
+        data = torch.stack((values[:-1], turns, step * generators[:-1], ends))
+        super().__init__(step, data, len(turns))
 
     def between(self, index: Any, fraction: Any) -> Tensor:
         """Rotate further from the grid point before."""
@@ -129,12 +116,7 @@ class StillPath(ParameterPath):
     """
 
     def __init__(self, value: Tensor) -> None:
-        super().__init__(1.0, value)
-
-    @property
-    def segments(self) -> int:
-        """None."""
-        return 0
+        super().__init__(1.0, value, 0)
 
     def at(self, t: Any) -> Tensor:
         """Return θ, at any time."""
@@ -213,8 +195,14 @@ class SharedFlow:
         tolerance: float = 1e-6,
     ) -> None:
         self.field, self.depth, self.steps, self.tolerance = field, depth, steps, tolerance
-        self.method = choose_solver(method or ("rkmk4" if field.turns else "rk4"))
-        _check_method(field, self.method)
+        self.method = solver = choose_solver(method or ("rkmk4" if field.turns else "rk4"))
+        if solver.rotates != field.turns or solver.linear:
+            names = "'lie-euler', 'lie-midpoint', 'cayley' or 'rkmk4'" if field.turns else "'rk4'"
+            raise OptionError(
+                f"matrix_method must be {names} for parameters that "
+                f"{'rotate' if field.turns else 'do not rotate'}, got '{solver.name}'. Leave it "
+                "out to have one chosen."
+            )
 
     def path(self) -> ParameterPath:
         """Solve, and return θ as a function of time."""
@@ -315,13 +303,3 @@ def _too_fast(allowed: float, error: float) -> SolveError:
         f"The parameters change too fast over depth: their error with {MOST} steps is {error:.1e} "
         f"instead of {allowed:.1e}. Lower the learning rate or the depth, or set matrix_steps."
     )
-
-
-def _check_method(field: MovingField, solver: Solver) -> None:
-    if solver.rotates != field.turns or solver.linear:
-        names = "'lie-euler', 'lie-midpoint', 'cayley' or 'rkmk4'" if field.turns else "'rk4'"
-        raise OptionError(
-            f"matrix_method must be {names} for parameters that "
-            f"{'rotate' if field.turns else 'do not rotate'}, got '{solver.name}'. Leave it out to "
-            "have one chosen."
-        )

@@ -43,8 +43,8 @@ class Replay:
         """Distance that is allowed between the ends of a step, relative to the state."""
         if self.solver.implicit:
             # Equations are solved to a tolerance, from predictions that may differ.
-            eps = torch.finfo(final.dtype).eps
-            self.allowed += max(math.sqrt(eps), 10 * settings.loosest_rtol)
+            rtol = float(torch.as_tensor(settings.rtol).max())
+            self.allowed += max(math.sqrt(torch.finfo(final.dtype).eps), 10 * rtol)
         self.totals: list[Tensor | None] = [None] * len(self.tensors)
         self.late = LateTensors(self.tensors)
 

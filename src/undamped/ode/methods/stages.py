@@ -115,15 +115,12 @@ class StageClock:
         if self._code is None or isinstance(t, Tensor) or isinstance(h, Tensor):
             return stage_times(t, h, self._nodes, self._like)
         if self._used == len(self._numbers):
-            self._more(self._code)
+            steps = min(MANY, 2 * len(self._tensors) // len(self._nodes) or FEW)
+            self._numbers, self._used = array(self._code, [0.0]) * (steps * len(self._nodes)), 0
+            self._tensors = torch.frombuffer(self._numbers, dtype=self._like.dtype).unbind()
         low, high = self._used, self._used + len(self._nodes)
         self._used = high
         # Plain numbers: for so few, less work than an operation on arrays.
         for index, node in enumerate(self._nodes, low):
             self._numbers[index] = t + node * h
         return self._tensors[low:high]
-
-    def _more(self, code: Code) -> None:
-        steps = min(MANY, 2 * len(self._tensors) // len(self._nodes) or FEW)
-        self._numbers, self._used = array(code, [0.0]) * (steps * len(self._nodes)), 0
-        self._tensors = torch.frombuffer(self._numbers, dtype=self._like.dtype).unbind()

@@ -7,9 +7,8 @@ The last dimension of a state holds positions first, momenta second, in equal nu
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -82,11 +81,6 @@ def _halves(field: Field) -> Any:
     return function
 
 
-def has_halves(field: Field) -> bool:
-    """Whether kicks depend on positions alone, and drifts on momenta alone."""
-    return _halves(field) is not None
-
-
 def drift(field: Field, t: Tensor, q: Tensor, p: Tensor) -> Tensor:
     """Return dq/dt."""
     return _half(field, 0, t, q, p)
@@ -151,11 +145,24 @@ class Kicked(Solver):
     phase_space = True
     reversible = True
 
-    @abstractmethod
+    weights: ClassVar[tuple[float, ...]] = (1.0,)
+    """Sizes of the sub-steps, each of which is a leapfrog."""
+
     def advance(
         self, field: Field, t: Number, h: Number, y: Tensor, force: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """Step from y; take and return the force at its ends, where it depends on q alone."""
+        reusable = _halves(field) is not None
+        for weight in self.weights:
+            q, p = split(y)
+            size = weight * h
+            start, middle, end = stage_times(t, size, (0.0, 0.5, 1.0), q)
+            p = p + (size / 2) * (kick(field, start, q, p) if force is None else force)
+            q = q + size * drift(field, middle, q, p)
+            last = kick(field, end, q, p)
+            y = torch.cat((q, p + (size / 2) * last), dim=-1)
+            t, force = t + size, last if reusable else None
+        return y, force
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
         """Take a step."""
@@ -196,23 +203,8 @@ class KickedStepper(Stepper):
 class Leapfrog(Kicked):
     """Leapfrog, or velocity Verlet: half a kick, a drift, half a kick."""
 
-    def advance(
-        self, field: Field, t: Number, h: Number, y: Tensor, force: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Kick, drift, kick."""
-        return _kick_drift_kick(field, t, h, y, force)
 
-
-def _kick_drift_kick(
-    field: Field, t: Number, h: Number, y: Tensor, force: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    q, p = split(y)
-    start, middle, end = stage_times(t, h, (0.0, 0.5, 1.0), q)
-    p = p + (h / 2) * (kick(field, start, q, p) if force is None else force)
-    q = q + h * drift(field, middle, q, p)
-    force = kick(field, end, q, p)
-    p = p + (h / 2) * force
-    return torch.cat((q, p), dim=-1), (force if has_halves(field) else None)
+_OUTER = 1 / (2 - 2 ** (1 / 3))
 
 
 @register_solver("yoshida4")
@@ -227,17 +219,7 @@ class Yoshida4(Kicked):
     """
 
     order = 4
-    _outer = 1 / (2 - 2 ** (1 / 3))
-
-    def advance(
-        self, field: Field, t: Number, h: Number, y: Tensor, force: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Take the three sub-steps."""
-        outer = self._outer
-        for weight in (outer, 1 - 2 * outer, outer):
-            y, force = _kick_drift_kick(field, t, weight * h, y, force)
-            t = t + weight * h
-        return y, force
+    weights = (_OUTER, 1 - 2 * _OUTER, _OUTER)
 
 
 @register_solver("tao")

@@ -137,16 +137,6 @@ class AutoStepper(Stepper):
         """The stepper in use."""
         return self.using
 
-    @property
-    def is_stiff(self) -> bool:
-        """Whether the implicit method is in use."""
-        return isinstance(self.using, ImplicitStepper)
-
-    @property
-    def jacobians(self) -> int:
-        """How often the derivative was computed by the implicit method in use."""
-        return self.using.jacobians if isinstance(self.using, ImplicitStepper) else 0
-
     def memory(self, control: StepControl, norm: ErrorNorm) -> Any:
         """Return what chooses step sizes: this object, by the memory of the method in use."""
         self._control = control, norm
@@ -163,7 +153,7 @@ class AutoStepper(Stepper):
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
         self._step, self._measured, self._tangent_rate = (t, h), False, None
-        self.solver.note(t, self.is_stiff)
+        self.solver.note(t, isinstance(self.using, ImplicitStepper))
         return self.using.attempt(t, h)
 
     def error(self) -> Tensor:

@@ -66,10 +66,6 @@ class Band(NamedTuple):
             return self
         return Band(max(self.lower, band.lower), max(self.upper, band.upper))
 
-    def pays_off(self, size: int, like: Tensor) -> bool:
-        """Whether systems of a size are solved faster by it."""
-        return size >= SMALLEST and NARROW * self.width <= size and can_solve(like)
-
     def groups(self, size: int, like: Tensor) -> Tensor:
         """Return rows that no column of the band sees two of, (width, size) of ones and zeros."""
         rows = torch.arange(size, device=like.device)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import OptionError, ShapeError
-from undamped.ode.methods.implicit.band import SMALLEST, Band, BandFactors, can_solve
+from undamped.ode.methods.implicit.band import NARROW, SMALLEST, Band, BandFactors, can_solve
 from undamped.ode.methods.implicit.linear_solvers import SMALL, FullFactors, Inverses, gmres
 from undamped.ode.methods.implicit.local_field import (
     LocalField,
@@ -58,8 +58,6 @@ class Linearization:
 
     def __init__(self, field: Field, y: Tensor, method: ImplicitMethod, lanes: int = 1) -> None:
         self.field, self.method, self.lanes = field, method, lanes
-        self.count = 0
-        """How often J was computed."""
         self.systems = Systems.by_row(y, lanes)
         self.matrix: Tensor | None = None
         """J of every system, (systems, size, size) or a stored band."""
@@ -94,7 +92,6 @@ class Linearization:
     def take(self, t: Tensor, y: Tensor, lanes: np.ndarray) -> Tensor | None:
         """Compute the derivative for some lanes; return f there if that was needed."""
         y = y.detach()
-        self.count += 1
         self._point, self._value = (t, y), None
         factors, matrix = self._factors, self._matrix(t, y)
         if matrix is None or self.matrix is None or self._factors is not factors:
@@ -147,7 +144,8 @@ class Linearization:
             return matrix
         band = Band.of(matrix).joined(self.band)
         if band != self.band:
-            self._store_as(band if band.pays_off(size, matrix) else None)
+            narrow = NARROW * band.width <= size and can_solve(matrix)
+            self._store_as(band if narrow else None)
         return matrix if self.band is None else self.band.stored(matrix)
 
     @torch.no_grad()

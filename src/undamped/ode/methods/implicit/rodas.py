@@ -247,14 +247,12 @@ class RosenbrockStepper(Stepper):
         super().__init__(solver, field, t, y)
         self._start: _Start | None = None
         self._stages: list[Tensor] = []
-        self.jacobians = 0
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
         (y,) = self.state
         if self._start is None and y.numel():
             self._start = self.solver.begin(self.field, t, h, y)
-            self.jacobians += 1
         stages = self.solver.stages(self.field, t, h, y, self._start)
         self._proposed, self._error = (combine(y, 1.0, _WEIGHTS, stages),), stages[-1]
         self._stages = stages

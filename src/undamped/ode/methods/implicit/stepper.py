@@ -86,11 +86,6 @@ class ImplicitStepper(Stepper):
         return PredictiveMemory(control, self.solver.error_order, stepper=self)
 
     @property
-    def jacobians(self) -> int:
-        """How often the derivative was computed."""
-        return 0 if self.line is None else self.line.count
-
-    @property
     def converged(self) -> bool:
         """Whether the equations of the last attempt were solved in all lanes."""
         return self.current is not None and bool(self.current.ok.all())
