@@ -24,6 +24,8 @@ from undamped.ode.methods.solver import Stepper
 
 FIRST, OFTEN, SELDOM = 2, 1, 64
 """Accepted steps before the first measurement, between two near the limit, and at most."""
+SAMPLES_SELDOM = 8
+"""Attempts between two measurements where every sample has a step size, far from the limit."""
 NEAR = 0.5
 """Fraction of the limit above which the rate is measured often."""
 DISTANCE = 0.85
@@ -107,7 +109,7 @@ class SampleStabilityControl:
     def __init__(self, field: CountedField, solver: RungeKutta, y: Tensor) -> None:
         self.field, self.limit = field, solver.tableau.stability_limit
         self._low_order = solver.order <= LOW_ORDER
-        self.every = 1 if self._low_order else 8
+        self.every = OFTEN if self._low_order else SAMPLES_SELDOM
         """Number of attempts from one measurement to the next."""
         self.largest = torch.full((len(y),), math.inf, dtype=torch.float64, device=y.device)
         """Upper bound of the next step of each sample."""
@@ -133,6 +135,8 @@ class SampleStabilityControl:
         if not self._low_order:
             near = rate * h.abs().reshape(-1) >= NEAR * self.limit
             direction = torch.where(near.view(column), direction, 0.0)
+            # Between two measurements steps would grow past the limit.
+            self.every = OFTEN if bool(near.any()) else SAMPLES_SELDOM
         self._direction = self._direction.index_copy(0, rows, direction)
         self.largest = self.largest.index_copy(0, rows, DISTANCE * self.limit / rate)
 
