@@ -266,41 +266,29 @@ class ReversibleStack(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Any, ...]:
-        """Undo them, gathering gradients."""
-        saved = ctx.saved_tensors
-        needed = ctx.needs_input_grad[3:]
-        with torch.no_grad():
-            totals = _backward(ctx.layers, saved[:2], saved[2:], gradients, needed)
-        return None, *refuse_gradients(totals, (*gradients, *saved), _TWICE)
-
-
-def _backward(
-    layers: StableLayers,
-    pair: Pair,
-    stacks: tuple[Tensor, ...],
-    gradients: tuple[Tensor, ...],
-    needed: tuple[bool, ...],
-) -> tuple[Tensor | None, ...]:
-    """Return the gradients of the first pair and of every stack of parameters that needs one."""
-    totals = [torch.zeros_like(s) if n else None for s, n in zip(stacks, needed, strict=True)]
-    required = [total for total in totals if total is not None]
-    grad_pair = gradients
-    for layer in reversed(range(len(stacks[0]))):
-        # Slices as leaves: a gradient through `stack[layer]` would have the size of the stack.
-        parameters = tuple(stack[layer].detach() for stack in stacks)
-        pair = layers.undo(layer, pair, parameters)
-        with torch.enable_grad():
-            before = (pair[0].detach().requires_grad_(), pair[1].detach().requires_grad_())
-            parameters = tuple(
-                part.requires_grad_(n) for part, n in zip(parameters, needed, strict=True)
-            )
-            after = layers.step(layer, before, parameters)
-        leaves = [*before, *(part for part in parameters if part.requires_grad)]
-        grads = torch.autograd.grad(after, leaves, grad_pair, materialize_grads=True)
-        grad_pair = grads[:2]
-        for total, part in zip(required, grads[2:], strict=True):
-            total[layer] = part
-    return *grad_pair, *totals
+        """Undo them, gathering gradients of the first pair and of the stacks that need one."""
+        pair, stacks = ctx.saved_tensors[:2], ctx.saved_tensors[2:]
+        needed, grad_pair = ctx.needs_input_grad[3:], gradients
+        totals = [torch.zeros_like(s) if n else None for s, n in zip(stacks, needed, strict=True)]
+        required = [total for total in totals if total is not None]
+        for layer in reversed(range(len(stacks[0]))):
+            # Slices as leaves: a gradient through `stack[layer]` would have the size of the stack.
+            parameters = tuple(stack[layer].detach() for stack in stacks)
+            with torch.no_grad():
+                pair = ctx.layers.undo(layer, pair, parameters)
+            with torch.enable_grad():
+                before = tuple(part.detach().requires_grad_() for part in pair)
+                for part, n in zip(parameters, needed, strict=True):
+                    part.requires_grad_(n)
+                after = ctx.layers.step(layer, before, parameters)
+            leaves = [*before, *(part for part in parameters if part.requires_grad)]
+            with torch.no_grad():
+                grads = torch.autograd.grad(after, leaves, grad_pair, materialize_grads=True)
+                for total, part in zip(required, grads[2:], strict=True):
+                    total[layer] = part
+            grad_pair = grads[:2]
+        totals = [*grad_pair, *totals]
+        return None, *refuse_gradients(totals, (*gradients, *ctx.saved_tensors), _TWICE)
 
 
 class StableResidual(nn.Module):

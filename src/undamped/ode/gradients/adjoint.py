@@ -168,12 +168,16 @@ class AdjointSolve:
         inner = ErrorNorm.of(self.settings, self.field.packing)
         if inner.compiled:
             return inner
-        tolerances = [
-            self._join(x, x) if isinstance(x, Tensor) else x for x in (inner.rtol, inner.atol)
-        ]
+        rtol, atol = self._tolerances(inner)
         return ErrorNorm(
-            *tolerances, None, lambda r: largest(inner.reduce(half) for half in self._split(r))
+            rtol, atol, None, lambda r: largest(inner.reduce(half) for half in self._split(r))
         )
+
+    def _tolerances(self, norm: ErrorNorm) -> tuple[Any, Any]:
+        """Return the tolerances of state and adjoint from those of the state."""
+        both = norm.rtol, norm.atol
+        rtol, atol = (self._join(x, x) if isinstance(x, Tensor) else x for x in both)
+        return rtol, atol
 
     def _join(self, y: Tensor, adjoint: Tensor) -> Tensor:
         if len(self.shape) > 1:
@@ -260,16 +264,14 @@ class ExplicitAdjoint(AdjointSolve):
         norm = super()._norm()
         if norm.compiled:
             return ErrorNorm(norm.rtol, norm.atol, leading=2 * self.size)
-        tolerances = [
-            torch.cat((x[: 2 * self.size], torch.ones_like(self.sums)))
-            if isinstance(x, Tensor)
-            else x
-            for x in (norm.rtol, norm.atol)
-        ]
+        ones, both = torch.ones_like(self.sums), (norm.rtol, norm.atol)
+        rtol, atol = (
+            torch.cat((x[: 2 * self.size], ones)) if isinstance(x, Tensor) else x for x in both
+        )
         function, user_norm = norm.function, self.settings.norm
         if user_norm is not None and self.separate_norm:
             function = lambda r: user_norm(self._as_tuple(r))  # noqa: E731
-        return ErrorNorm(*tolerances, None, function)
+        return ErrorNorm(rtol, atol, None, function)
 
     def _as_tuple(self, flat: Tensor) -> tuple[Tensor, ...]:
         """Return time, state, adjoint and parameters as a tuple of tensors."""
@@ -342,15 +344,12 @@ class SampleAdjoint(AdjointSolve):
     def _norm(self) -> ErrorNorm:
         """Return the norm of state and adjoint, with tolerances and parts of the state."""
         inner = ErrorNorm.of(self.settings, self.field.packing)
-        tolerances = [
-            self._join(x, x) if isinstance(x, Tensor) else x for x in (inner.rtol, inner.atol)
-        ]
         parts, width = inner.parts, self.values[0].numel() // self.shape[0]
         if parts is not None and self.field.packing.single:
             parts = (Part(0, 2 * width, parts[0].reals),)
         elif parts is not None:
             parts += tuple(Part(part.low + width, part.high + width, part.reals) for part in parts)
-        return ErrorNorm(*tolerances, parts)
+        return ErrorNorm(*self._tolerances(inner), parts)
 
     def _join(self, y: Tensor, adjoint: Tensor) -> Tensor:
         batch = self.shape[0]

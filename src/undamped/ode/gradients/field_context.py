@@ -48,11 +48,12 @@ class FieldContext:
     def restored(self, field: CountedField) -> Iterator[None]:
         """Let the field be evaluated as in the forward pass."""
         function = field.function
-        named = function.named_parameters() if isinstance(function, nn.Module) else ()
-        if any(self.parameters.get(name) is not parameter for name, parameter in named):
+        module = function if isinstance(function, nn.Module) else None
+        named = () if module is None else module.named_parameters()
+        if module is not None and any(self.parameters.get(name) is not p for name, p in named):
             # `torch.func.functional_call` lends a module other parameters for one pass.
             field.function = lambda t, y: torch.func.functional_call(
-                function, dict(self.parameters), (t, y)
+                module, dict(self.parameters), (t, y)
             )
         try:
             with self.precisely():

@@ -67,11 +67,7 @@ class EventFunction:
 
     def __init__(self, event: Event, packing: Packing, *, each: bool) -> None:
         self.event, self.packing, self.each = event, packing, each
-
-    @property
-    def terminal(self) -> bool:
-        """Whether the solve ends there."""
-        return self.event.terminal
+        self.terminal = event.terminal
 
     def __call__(self, t: float | Tensor, y: Tensor) -> Tensor:
         """Return g in double precision, without dimensions or (batch,)."""

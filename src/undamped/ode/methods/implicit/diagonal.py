@@ -30,6 +30,8 @@ class DiagonallyImplicit(ImplicitMethod):
     shifts = (1.0,)
     lower_terms: ClassVar[tuple[Terms, ...]]
     """The a_ij that are not zero."""
+    explicit_first: ClassVar[bool]
+    """Whether the first stage is f at the start."""
     weight_terms: ClassVar[Terms]
     error_terms: ClassVar[Terms]
 
@@ -42,11 +44,7 @@ class DiagonallyImplicit(ImplicitMethod):
             cls.weight_terms = terms_of(cls.weights)
             cls.error_terms = terms_of(cls.error_weights or ())
             cls.stiffly_accurate = cls.weights == (*cls.lower[-1], cls.gamma)
-
-    @property
-    def explicit_first(self) -> bool:
-        """Whether the first stage is f at the start."""
-        return self.nodes[0] == 0.0
+            cls.explicit_first = cls.nodes[0] == 0.0
 
     def solve_stages(self, attempt: Attempt, start: Tensor | None) -> Tensor:
         """Solve the stages one after another."""
