@@ -12,7 +12,7 @@ from undamped._base.errors import OptionError
 from undamped.ode import ContinuousFlow
 from undamped.ode.fields import BottleneckField, ConcatSquashField
 from undamped.ode.flows import continuous_flow
-from undamped.ode.flows.jacobian_trace import bottleneck_trace, draw_noise, field_and_trace
+from undamped.ode.flows.continuous_flow import bottleneck_trace, draw_noise, field_and_trace
 
 
 @pytest.fixture(autouse=True)

@@ -42,7 +42,7 @@ def test_a_field_without_a_time_is_refused_when_it_is_given(field):
     [
         (
             torch.randn(3, 5),
-            r"must be what its field \w+ takes.*got \(3, 5\)\. The field said: mat1",
+            r"must be what its field \w+ takes.*got \(3, 5\)\. The field raised: mat1",
         ),
         (
             torch.randn(3, 2).double(),

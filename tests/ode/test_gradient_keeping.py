@@ -14,7 +14,7 @@ from undamped._base.errors import OptionError
 from undamped.lab.training import Run, fit, resume
 from undamped.ode.flows.depth_gradients import adjoints, coherence, parameter_gradients, spans
 from undamped.ode.flows.gradient_keeping import (
-    KEPT,
+    PENALTIES,
     direction_penalty,
     every_direction_penalty,
     parameter_penalty,
@@ -181,7 +181,7 @@ def test_every_direction_costs_what_its_mean_says(double):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("kept", PENALTIES)
 @pytest.mark.parametrize(("name", "options"), MODELS, ids=[name for name, _ in MODELS])
 def test_gradients_of_penalties_are_those_of_differences(name, options, kept, double):
     fine = (

@@ -75,7 +75,7 @@ def bump(points):
 
 
 def took(field, y, method):
-    line = Linearization(field, y, method.shifts, method.algebra)
+    line = Linearization(field, y, method)
     time, everyone = torch.zeros((), dtype=D), line.fresh == line.fresh
     calls = []
     for _ in range(2):

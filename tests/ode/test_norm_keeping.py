@@ -14,8 +14,7 @@ from undamped.ode import solve
 from undamped.ode.fields.antisymmetric import IsospectralAntisymmetricField
 from undamped.ode.fields.orthogonal import GatedOrthogonalField, IsospectralOrthogonalField
 from undamped.ode.flows.depth_gradients import adjoints, sizes
-from undamped.ode.flows.parameter_path import RotationPath, rotation_logarithms
-from undamped.ode.flows.shared_flow import AlongPath, SharedFlow
+from undamped.ode.flows.shared_flow import AlongPath, RotationPath, SharedFlow, rotation_logarithms
 from undamped.ode.flows.waypoints import Waypoints
 
 N, T = 4, 1.5

@@ -128,7 +128,7 @@ def test_options_that_would_change_nothing_are_refused():
         solve(decay, ONE, [0.0, 1.0], compact=True)
     with pytest.raises(OptionError, match="step control"):
         solve(decay, ONE, [0.0, 1.0], method="rk4", options={"first_step": 0.1})
-    with pytest.raises(OptionError, match="an argument of its own"):
+    with pytest.raises(OptionError, match="but a separate argument"):
         solve(decay, ONE, [0.0, 1.0], options={"rtol": 0.1})
 
 

@@ -182,7 +182,7 @@ def test_any_shape_any_number_of_outputs(shape, outputs, backwards, single):
 def test_a_report_says_what_happened():
     solution = solve(turn, START.clone().requires_grad_(), [0.0, 1.0])
     text = str(solution)
-    assert "evaluations" in text and "refused" in text
+    assert "evaluations" in text and "rejected" in text
     assert solution.evaluations > 0 and solution.evaluations_backward == 0
     solution.values.sum().backward()
     assert solution.evaluations_backward > 0

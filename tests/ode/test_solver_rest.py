@@ -176,12 +176,23 @@ def test_diffusion_at_the_limit_of_stability(method, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", ["batch", "sample"])
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize(("method", "rtol"), [("heun", 1e-4), ("fehlberg2", 1e-3)])
+@pytest.mark.parametrize("rtol", [1e-3, 1e-4])
+@pytest.mark.parametrize("method", ["heun", "fehlberg2"])
 def test_methods_of_order_two_at_the_limit_of_stability(method, rtol, seed, steps):
     exact = {1: 0.0840879, 2: 0.1699623}[seed]
     gradient = grid_gradient(method, rtol, seed, steps=steps)
     # Their error estimates hardly see the fastest modes: gradients were off by up to 20 %.
-    assert gradient == pytest.approx(exact, rel=20 * rtol)
+    assert gradient == pytest.approx(exact, rel=max(20 * rtol, 4e-3))
+
+
+@pytest.mark.parametrize(
+    ("method", "rtol", "seed", "exact"),
+    [("bosh3", 1e-3, 4, 0.1845995), ("dopri5", 1e-5, 3, 0.1079224)],
+)
+def test_samples_at_the_limit_of_stability(method, rtol, seed, exact):
+    # Measured at every eighth attempt, the rate let steps grow past the limit: 5 % and 0.7 % off.
+    gradient = grid_gradient(method, rtol, seed, steps="sample")
+    assert gradient == pytest.approx(exact, rel=10 * rtol)
 
 
 def test_nothing_changes_where_states_move_or_no_gradient_is_wanted():

@@ -142,9 +142,9 @@ def test_tolerances_that_do_not_fit(rtol, named):
 
 def test_other_things_that_do_not_fit():
     start = torch.ones(3, 2)
-    with pytest.raises(OptionError, match="1 for 2 members"):
+    with pytest.raises(OptionError, match="1 for 2 tensors"):
         solve(lambda t, y: y, (start, start), [0.0, 1.0], rtol=(1e-3,))
-    with pytest.raises(OptionError, match="one number for the whole state"):
+    with pytest.raises(OptionError, match="one number for the state"):
         solve(decays, start, [0.0, 1.0], options={"norm": lambda e: e.abs()})
     with pytest.raises(OptionError, match="a function from errors"):
         solve(decays, start, [0.0, 1.0], options={"norm": 3})
@@ -188,7 +188,7 @@ def test_unknown_options_offer_only_what_is_taken(how, options):
 def test_a_start_without_numbers_and_an_event_that_never_comes():
     with pytest.raises(ShapeError, match="meta"):
         solve(decays, torch.ones(3, 2, device="meta"), [0.0, 1.0])
-    with pytest.raises(SolveError, match=r"No event has happened.*max_steps"):
+    with pytest.raises(SolveError, match=r"There was no event.*max_steps"):
         solve(
             decays,
             torch.ones(3, 2),

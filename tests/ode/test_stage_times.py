@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from undamped.ode import solve
-from undamped.ode.methods.stage_times import MANY, StageClock, stage_times
+from undamped.ode.methods.stages import MANY, StageClock, stage_times
 
 NODES = (0.0, 0.2, 1 / 3, 1.0)
 

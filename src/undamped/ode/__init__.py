@@ -7,7 +7,6 @@ from undamped._base.lazy import lazy_names
 from undamped._base.registry import solvers
 
 # Not on demand, since their modules have the same names.
-from undamped.ode.iterate import iterate as iterate
 from undamped.ode.odeint import odeint as odeint
 from undamped.ode.solve import solve as solve
 
@@ -17,20 +16,20 @@ _NAMES = {
     "DenseOutput": "undamped.ode.loop.dense",
     "Event": "undamped.ode.loop.events",
     "FlowResult": "undamped.ode.flows.continuous_flow",
-    "LinearRotating": "undamped.ode.methods.rotating",
+    "LinearRotating": "undamped.ode.methods.lie",
     "NeuralODE": "undamped.ode.flows.neural_ode",
-    "Rotating": "undamped.ode.methods.rotating",
-    "Separable": "undamped.ode.methods.phase_space",
+    "Rotating": "undamped.ode.methods.lie",
+    "Separable": "undamped.ode.methods.symplectic",
     "Settings": "undamped.ode.settings",
     "Solution": "undamped.ode.record",
     "Solver": "undamped.ode.methods.solver",
     "StableResidual": "undamped.ode.flows.stable_residual",
-    "Reached": "undamped.ode.iterate",
+    "Reached": "undamped.ode.solve",
     "StackedODE": "undamped.ode.flows.neural_ode",
     "Statistics": "undamped.ode.record",
     "Status": "undamped.ode.record",
     "StepControl": "undamped.ode.loop.control",
-    "iterate": "undamped.ode.iterate",
+    "iterate": "undamped.ode.solve",
     "odeint": "undamped.ode.odeint",
     "odeint_adjoint": "undamped.ode.odeint",
     "odeint_dense": "undamped.ode.odeint",

@@ -21,7 +21,7 @@ class NeedsGraphError(OptionError):
 def dependencies(
     function: Callable[..., Any], parameters: Iterable[Tensor], value: Tensor, start: int
 ) -> list[Tensor]:
-    """Return every tensor other than the state that a gradient has to reach.
+    """Return every tensor besides the state that a gradient has to reach.
 
     Args:
         function: The user's field; a module brings its parameters.
@@ -46,11 +46,11 @@ def dependencies(
 
 
 class LateTensors:
-    """Leaves met in the backward pass that the first evaluation did not show.
+    """Leaves in the backward pass that the first evaluation did not show.
 
     A field may use a tensor only later in time, or only in some states; its gradient would be
-    missing without a word. A leaf that the field makes for itself, as one that takes a gradient
-    inside does, is freed with the graph it was made for; one that still exists belongs to the user.
+    missing silently. A leaf that the field creates, for a gradient inside it, is freed with the
+    graph it was created for; a leaf that still exists belongs to the user.
 
     Args:
         tensors: The tensors whose gradients are computed.
@@ -61,12 +61,12 @@ class LateTensors:
         self._allowed = {id(tensor) for tensor in tensors}
         self._references: list[ref[Tensor]] = []
 
-    def look(self, values: Iterable[Tensor], state: Sequence[Tensor], start: int) -> None:
-        """Look at what was evaluated again.
+    def check(self, values: Iterable[Tensor], state: Sequence[Tensor], start: int) -> None:
+        """Check the leaves of an evaluation in the backward pass.
 
         Args:
-            values: Evaluated with gradients.
-            state: The leaves they were evaluated from.
+            values: Values of the field with gradients.
+            state: The leaves at which they were evaluated.
             start: Number of the first autograd node that belongs to these evaluations.
         """
         if self._references:
@@ -124,20 +124,18 @@ def leaves_of(
 
 
 def _origins(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return the leaves that named tensors were computed from, of several that share them once."""
-    computed = {
-        id(tensor.grad_fn): tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None
-    }
+    """Return the leaves from which named tensors were computed, each once."""
+    computed = {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}
     leaves: list[Tensor] = []
-    visited: set[int] = set()
-    waiting = [before for node in computed.values() for before, _ in node.next_functions]
+    visited: set[Any] = {None}
+    waiting: list[Any] = [before for node in computed for before, _ in node.next_functions]
     while waiting:
         node = waiting.pop()
-        if node is None or id(node) in visited:
+        if node in visited:
             continue
-        if id(node) in computed:
+        if node in computed:
             raise _mixed()
-        visited.add(id(node))
+        visited.add(node)
         leaf = getattr(node, "variable", None)
         if leaf is not None:
             leaves.append(leaf)
@@ -155,6 +153,6 @@ def _mixed() -> NeedsGraphError:
 
 def _unnamed(which: str) -> NeedsGraphError:
     return NeedsGraphError(
-        f"parameters: expected every tensor the field depends on, got a field that uses {which}. "
+        f"parameters must name every tensor the field depends on, but the field uses {which}. "
         "Pass it in `parameters=[...]`, or choose gradient='backprop'."
     )

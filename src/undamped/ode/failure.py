@@ -1,4 +1,4 @@
-"""Why a solve stopped early: evidence about the stop, and a message that says what to do."""
+"""Why a solve stopped early: evidence about the stop, and a message with a remedy."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from undamped.ode.settings import Settings
 STABILITY_LIMIT = 1.5
 # A state that is so many times larger than at the start is on its way to infinity.
 DIVERGED = 1e3
-# So many more steps are worth waiting for; more are a sign that something is wrong.
-WORTH_WAITING = 1e5
+# More steps than this are a sign that something is wrong.
+MANY_STEPS = 1e5
 
 
 @dataclass(frozen=True)
@@ -73,101 +73,66 @@ def fastest_rate(field: Field, t: float, y: Tensor, rounds: int = 12) -> float:
         return rate
 
 
-@dataclass(frozen=True)
 class Evidence:
-    """What is known about the time and state at which a solve stopped.
+    """Evidence about a solve that stopped, from its field and its settings.
 
     Args:
-        status: What happened.
-        implicit: Whether steps solve equations.
-        fixed: Whether the step size is fixed.
-        t: Time reached.
-        h: Size of the last attempt.
-        left: Time left.
-        pace: Mean size of the last accepted steps.
-        rejected: Whether the last attempt was rejected for a value that is not finite.
-        finite: Whether the field is finite here.
-        ahead: Whether it is finite a step ahead: a field may be finite here and not slightly later.
-        rate: Fastest rate of the field here.
-        usual: Fastest rate at the start's state: where the state is now, every rate may be huge,
-            and the start tells a fast field from one whose state goes to infinity.
-        size: Largest number of the state.
-        grown: Whether that is on its way to infinity.
-        stiff: Whether stability keeps the steps small.
-        unresolved: Whether the tolerance is below what the number format can resolve.
-        tolerance: The smallest tolerances, relative and absolute.
-        dtype: The number format.
+        stop: Where and how it stopped.
+        field: The field, which is evaluated there.
+        solver: The method.
+        settings: Tolerances and limits.
     """
 
-    status: Status
-    implicit: bool
-    fixed: bool
-    t: float
-    h: float
-    left: float
-    pace: float
-    rejected: bool
-    finite: bool
-    ahead: bool
-    rate: float
-    usual: float
-    size: float
-    diverging: bool
-    stiff: bool
-    unresolved: bool
-    tolerance: tuple[float, float]
-    dtype: torch.dtype
-
-    @classmethod
-    def gather(cls, stop: Stop, field: Field, solver: Solver, settings: Settings) -> Evidence:
-        """Evaluate the field where the solve stopped; arguments as for `explain_failure`."""
-        t, h, y, y0, rejected = stop.t, stop.h, stop.y, stop.y0, stop.rejected
-        fixed = not solver.adaptive or settings.step_size is not None
+    def __init__(self, stop: Stop, field: Field, solver: Solver, settings: Settings) -> None:
+        t, h, y, y0 = stop.t, stop.h, stop.y, stop.y0
+        self.status, self.t, self.implicit, self.dtype = stop.status, t, solver.implicit, y.dtype
+        self.fixed = not solver.adaptive or settings.step_size is not None
+        self.h = h if stop.rejected is None else stop.rejected
+        """Size of the last attempt."""
+        self.pace = abs(h) if self.fixed else stop.pace
+        """Mean size of the last accepted steps."""
+        self.rejected = stop.rejected is not None
+        """Whether the last attempt was rejected for a value that is not finite."""
         time = torch.full((), t, dtype=y.dtype, device=y.device)
-        reach = h if rejected is None else rejected
         with torch.no_grad():
             slope = field(time, y)
-            ahead = all_finite(field(time + reach, torch.add(y, slope, alpha=reach)))
-        rate = fastest_rate(field, t, y)
-        size, start, left = float(y.abs().max()), float(y0.abs().max()), abs(stop.end - t)
-        diverging = size > DIVERGED * (1 + start) or (
-            math.isfinite(rate) and rate * max(left, abs(h)) > 1e6 and size > 30 * (1 + start)
-        )
-        # Reversible methods are not stable at any step: theirs is small, and says nothing. A field
-        # is stiff, too, whose fastest rate the solution does not show.
-        hidden = solver.reversible and rate * max(size, start) > 50 * float(slope.abs().max())
-        limited = rate * stop.pace > STABILITY_LIMIT or hidden
-        eps, (rtol, atol) = torch.finfo(y.dtype).eps, settings.tightest
-        return cls(
-            status=stop.status,
-            implicit=solver.implicit,
-            fixed=fixed,
-            t=t,
-            h=reach,
-            left=left,
-            pace=abs(h) if fixed else stop.pace,
-            rejected=rejected is not None,
-            finite=all_finite(slope),
-            ahead=ahead,
-            rate=rate,
-            usual=fastest_rate(field, t, y0) if fixed else rate,
-            size=size,
-            diverging=diverging,
-            stiff=not solver.implicit and rate * left > 50 and limited,
-            unresolved=rtol < 10 * eps and atol < 10 * eps * max(size, start),
-            tolerance=(rtol, atol),
-            dtype=y.dtype,
-        )
+            after = field(time + self.h, torch.add(y, slope, alpha=self.h))
+        self.finite, self.finite_after = all_finite(slope), all_finite(after)
+        """Whether the field is finite at the stop, and a step later."""
+        self.rate = fastest_rate(field, t, y)
+        """Fastest rate of the field."""
+        self.start_rate = fastest_rate(field, t, y0) if self.fixed else self.rate
+        """Fastest rate at the start: at the state reached every rate may be huge, and the start
+        distinguishes a fast field from a state that goes to infinity."""
+        self.size, start = float(y.abs().max()), float(y0.abs().max())
+        self.remaining = abs(stop.end - t)
+        """Time that remains."""
+        growing = self.rate * max(self.remaining, abs(h)) > 1e6 and self.size > 30 * (1 + start)
+        growing = math.isfinite(self.rate) and growing
+        self.diverging = self.size > DIVERGED * (1 + start) or growing
+        """Whether the state goes to infinity."""
+        # Reversible methods are not stable at any step size, so that a small one means nothing: a
+        # field is stiff, too, if the solution does not show its fastest rate.
+        largest = max(self.size, start)
+        hidden = solver.reversible and self.rate * largest > 50 * float(slope.abs().max())
+        limited = self.rate * stop.pace > STABILITY_LIMIT or hidden
+        self.stiff = not solver.implicit and self.rate * self.remaining > 50 and limited
+        """Whether stability limits the steps."""
+        self.tolerance = rtol, atol = settings.tightest
+        eps = torch.finfo(y.dtype).eps
+        self.unresolved = rtol < 10 * eps and atol < 10 * eps * largest
+        """Whether the tolerance is below what the number format can resolve."""
 
     @property
     def newton_failed(self) -> bool:
         """Whether the equations of a step had no solution although the field is finite."""
-        return self.implicit and self.finite and self.ahead and (self.fixed or self.rejected)
+        finite = self.finite and self.finite_after
+        return self.implicit and finite and (self.fixed or self.rejected)
 
     @property
     def met_not_finite(self) -> bool:
-        """Whether the field, and not the state by itself, stopped a solve that chose its steps."""
-        stopped = self.rejected or not self.finite or not self.ahead
+        """Whether the field, and not a growing state, stopped a solve that chose its steps."""
+        stopped = self.rejected or not self.finite or not self.finite_after
         return not self.fixed and stopped and not self.diverging and not self.newton_failed
 
 
@@ -180,7 +145,7 @@ def worst_sample(ratio: Tensor | None, batched: bool) -> int | None:
 
 
 def of_one_sample(field: Field, y: Tensor, row: int) -> Field:
-    """Return the field of one sample, for a field that expects its whole batch and their times."""
+    """Return the field of one sample, from a field that expects a batch and their times."""
     column = (y.shape[0],) + (1,) * (y.dim() - 1)
 
     def sample_field(t: Tensor, part: Tensor) -> Tensor:
@@ -200,7 +165,7 @@ def explain_failure(stop: Stop, field: Field, solver: Solver, settings: Settings
         solver: The method.
         settings: Tolerances and limits.
     """
-    evidence = Evidence.gather(stop, field, solver, settings)
+    evidence = Evidence(stop, field, solver, settings)
     rows = FIXED_STEPS if evidence.fixed else CHOSEN_STEPS
     remedy = next(remedy for holds, remedy in rows if holds(evidence))
     sample = "" if stop.sample is None else f", sample {stop.sample}"
@@ -224,8 +189,8 @@ def _blow_up(e: Evidence) -> str:
 def _not_finite(e: Evidence) -> str:
     at = f"in the step to t = {e.t + e.h:.6g}" if e.fixed else f"not finite beyond t = {e.t:.6g}"
     return (
-        f"The field, or the state, is NaN or infinity there, {at}: look at "
-        "logarithms, roots and divisions in the field, and at the state it was given."
+        f"The field, or the state, is NaN or infinity there, {at}: check logarithms, roots and "
+        "divisions in the field, and the state."
     )
 
 
@@ -238,9 +203,9 @@ def _newton(e: Evidence) -> str:
 
 def _step_too_large(e: Evidence) -> str:
     return (
-        f"The step is too large for the field, whose fastest rate is about {e.usual:.3g} per unit "
-        f"of time: h·rate = {e.usual * e.pace:.3g}. Take a smaller step_size, or an implicit "
-        "method such as 'radau5' or 'implicit-midpoint'."
+        "The step is too large for the field, whose fastest rate is about "
+        f"{e.start_rate:.3g} per unit of time: h·rate = {e.start_rate * e.pace:.3g}. Take a "
+        "smaller step_size, or an implicit method such as 'radau5' or 'implicit-midpoint'."
     )
 
 
@@ -270,15 +235,15 @@ def _unresolved(e: Evidence) -> str:
 
 def _too_many_steps(e: Evidence) -> str:
     return (
-        f"At steps of {e.pace:.3g} it would take {e.left / e.pace:.1g} more: loosen rtol and atol, "
-        "or look for what makes the field change so fast."
+        f"At steps of {e.pace:.3g} it would take {e.remaining / e.pace:.1g} more: loosen rtol and "
+        "atol, or look for what makes the field change so fast."
     )
 
 
 def _no_event(e: Evidence) -> str:
     return (
-        f"No event has happened until t = {e.t:.6g}, and there is no other end: look at the sign "
-        "of its function, set a last time at which to look, or raise max_steps."
+        f"There was no event until t = {e.t:.6g}, and there is no other end: check the sign of its "
+        "function, set a last time, or raise max_steps."
     )
 
 
@@ -287,7 +252,7 @@ def _gave_up(e: Evidence) -> bool:
 
 
 def _endless(e: Evidence) -> bool:
-    return _gave_up(e) and math.isinf(e.left)
+    return _gave_up(e) and math.isinf(e.remaining)
 
 
 Rows = Sequence[tuple[Callable[[Evidence], bool], Callable[[Evidence], str]]]
@@ -297,7 +262,9 @@ FIXED_STEPS: Rows = (
     (lambda e: e.newton_failed, _newton),
     (
         lambda e: (
-            not e.implicit and e.usual * e.pace > STABILITY_LIMIT and (e.diverging or e.ahead)
+            not e.implicit
+            and e.start_rate * e.pace > STABILITY_LIMIT
+            and (e.diverging or e.finite_after)
         ),
         _step_too_large,
     ),
@@ -311,7 +278,7 @@ CHOSEN_STEPS: Rows = (
     (lambda e: e.met_not_finite, _not_finite),
     (_endless, _no_event),
     (lambda e: e.stiff, _stiff),
-    (lambda e: _gave_up(e) and not WORTH_WAITING * e.pace < e.left < math.inf, _give_more_steps),
+    (lambda e: _gave_up(e) and not MANY_STEPS * e.pace < e.remaining < math.inf, _give_more_steps),
     (lambda e: e.unresolved, _unresolved),
     (_gave_up, _too_many_steps),
     (

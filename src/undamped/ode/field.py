@@ -1,9 +1,15 @@
-"""Calling the field: counted, packed, checked."""
+"""Calling the field: counted, packed, checked; and its callbacks.
+
+A field may have `callback_step(t, y, size)`, called before every attempt, and
+`callback_accept_step` and `callback_reject_step`, called after it; with `_adjoint` at the end of
+their names they are called at the steps of an adjoint solve.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +26,8 @@ if TYPE_CHECKING:
     from undamped.ode.gradients.unchanged import FieldSamples
 
 WATCHED = 16
-"""Evaluations at the start of a solve that are watched for answers written over."""
+"""Evaluations at the start of a solve that are checked for values that are overwritten later."""
+CALLBACKS = ("callback_step", "callback_accept_step", "callback_reject_step")
 
 
 class CountedField:
@@ -42,7 +49,7 @@ class CountedField:
         self.window: Window | None = None
         """Times within which to evaluate, where a step ends at a jump."""
         self.samples: FieldSamples | None = None
-        """Where evaluations are offered to be kept."""
+        """Collects some of the evaluations."""
 
     def __call__(self, t: Any, y: Tensor) -> Tensor:
         """Evaluate the field on a packed state."""
@@ -75,7 +82,7 @@ class CountedField:
             self.window = None
 
     def _watch(self, value: Tensor) -> None:
-        """Refuse a field that writes its answers over each other; it does so from the start."""
+        """Refuse a field that overwrites its values; such a field does so from the start."""
         if value is self._last and version_of(value) != self._version:
             raise OptionError(
                 "The value of the field was written over by a later call, but a step needs several "
@@ -98,10 +105,12 @@ class CountedField:
             raise _changed_input()
         self.packing.check_type(value, y)
         if not all_finite(value):
-            where = _first_bad_sample(value, self.packing)
+            time, sample = float(t.detach().double().mean()), ""
+            if self.packing.batched:
+                sample = f", sample {int((~torch.isfinite(value).flatten(1).all(1)).nonzero()[0])}"
             raise NonFiniteError(
-                f"The field is NaN or infinity at the start, t = {_mean_time(t):.6g}{where}. Check "
-                "the initial state and logarithms, roots and divisions in the field."
+                f"The field is NaN or infinity at the start, t = {time:.6g}{sample}. Check the "
+                "initial state and logarithms, roots and divisions in the field."
             )
         return value
 
@@ -114,23 +123,52 @@ def _changed_input() -> OptionError:
 
 
 def all_finite(value: Tensor) -> bool:
-    """Whether all numbers are finite; one pass where they are.
+    """Whether all numbers are finite, in one pass where they are.
 
     Inside transforms of `torch.func` values cannot be read, and count as finite.
     """
     if inside_transform():
         return True
     value = value.detach()
-    # What is not finite makes the sum so. The sum of huge numbers may be infinite by itself.
+    # A number that is not finite makes the sum so. The sum of huge numbers may be infinite too.
     return math.isfinite(value.sum().item()) or bool(torch.isfinite(value).all())
 
 
-def _mean_time(t: Tensor) -> float:
-    return float(t.detach().double().mean())
+class Callbacks:
+    """The callbacks of one solve.
+
+    Args:
+        function: The user's field.
+        packing: Of its state.
+    """
+
+    def __init__(self, function: Callable[..., Any], packing: Packing) -> None:
+        self.packing = packing
+        functions = {name: getattr(function, name, None) for name in CALLBACKS}
+        self._functions = {name: f for name, f in functions.items() if callable(f)}
+        self.any = bool(self._functions)
+
+    def warn_unused(self, names: Sequence[str], method: str) -> None:
+        """Warn of callbacks that a method, in words, will never call."""
+        unused = [name for name in self._functions if name in names]
+        if unused:
+            warnings.warn(
+                f"{method} never calls {', '.join(unused)} of the field. Choose a method with step "
+                "control, such as 'dopri5', or leave it out.",
+                stacklevel=2,
+            )
+
+    def call(self, name: str, t: float, y: Tensor, h: float) -> None:
+        """Call a callback about a step of size h from t and y, if the field has it."""
+        function = self._functions.get(name)
+        if function is not None:
+            like = {"dtype": torch.float64, "device": y.device}
+            function(torch.tensor(t, **like), self.packing.unpack(y), torch.tensor(abs(h), **like))
 
 
-def _first_bad_sample(value: Tensor, packing: Packing) -> str:
-    if not packing.batched:
-        return ""
-    bad = ~torch.isfinite(value).flatten(1).all(1)
-    return f", sample {int(bad.nonzero()[0])}"
+def use_adjoint_callbacks(source: Callable[..., Any], target: Any) -> None:
+    """Make the adjoint callbacks of a field the callbacks of a function."""
+    for name in CALLBACKS:
+        function = getattr(source, f"{name}_adjoint", None)
+        if callable(function):
+            setattr(target, name, function)

@@ -1,7 +1,7 @@
-"""odeint and its kin, called the way torchdiffeq's are.
+"""odeint and its variants, with the interface of torchdiffeq.
 
 A program written for torchdiffeq runs with the import changed: names of methods and options,
-events, callbacks and the arguments of the adjoint are understood as they are there.
+events, callbacks and the arguments of the adjoint have the same meaning.
 """
 
 from __future__ import annotations
@@ -18,14 +18,20 @@ from undamped._base.errors import OptionError
 from undamped.ode.loop.control import StepControl
 from undamped.ode.methods.solver import Solver
 from undamped.ode.scipy_solver import scipy_values
-from undamped.ode.settings import ADAPTIVE_ONLY, FIXED_ONLY, Gradient, choose_solver
+from undamped.ode.settings import (
+    ADAPTIVE_ONLY,
+    FIXED_ONLY,
+    Gradient,
+    choose_solver,
+    has_fixed_steps,
+)
 from undamped.ode.solve import MethodOptions, Tolerance, solve, uncompiled
 
 RENAMED = {"max_num_steps": "max_steps", "grid_points": "jump_t", "jump_locations": "jump_t"}
 CONTROL = {"safety": "safety", "ifactor": "grow", "dfactor": "shrink"}
 WITHOUT_EFFECT = ("dtype", "interp", "eps")
-"""Times are always in double precision, steps end at the output times, and the field is evaluated
-just beside a jump: there is nothing to set."""
+"""Options without effect: times are always in double precision, steps end at the output times, and
+the field is evaluated just before or after a jump."""
 OF_METHODS = {"max_order": "order", "max_iters": "corrections"}
 
 
@@ -48,20 +54,20 @@ def odeint(
         func: The field.
         y0: A tensor of any shape, or a tuple of tensors.
         t: Output times, the start first; increasing or decreasing.
-        rtol: Relative tolerance, 1e-7 if not given; one for every number or member if you like. It
-            holds for the root mean square over a member of the state, as in torchdiffeq: among
-            very many numbers that rest, a few that move are less accurate. Give these a member
-            of their own, or a norm: `options={"norm": lambda errors: errors.abs().max()}`.
-        atol: Absolute tolerance, 1e-9 if not given, likewise.
-        method: A registry name or a solver; 'dopri5' if not given.
+        rtol: Relative tolerance, 1e-7 by default; one for every number or tensor is possible. It
+            applies to the root mean square over a tensor of the state, as in torchdiffeq: among
+            very many numbers that rest, a few that move are less accurate. Put these into a
+            separate tensor, or set `options={"norm": lambda errors: errors.abs().max()}`.
+        atol: Absolute tolerance, 1e-9 by default, likewise.
+        method: A registry name or a solver; 'dopri5' by default.
         options: Further settings by name, as in `undamped.ode.solve` or as in torchdiffeq.
-        event_fn: A function of (t, y): the solve goes on from t[0], in the direction of t[1],
+        event_fn: A function of (t, y): the solve continues from t[0], in the direction of t[1],
             until a number it returns changes its sign. Then time and solution (start and event)
             are returned, as a pair, and gradients reach both.
-        gradient: `checkpoint`, `backprop`, `adjoint` or `reversible`. None takes checkpoints, and
-            back-propagation for fields of which these cannot be had: those that draw random
-            numbers, use tensors computed earlier without naming them in `parameters`, or are
-            solved inside `torch.func` transforms.
+        gradient: `checkpoint`, `backprop`, `adjoint` or `reversible`. None uses checkpoints, and
+            back-propagation for fields that do not support them: those that draw random numbers,
+            use tensors computed earlier without naming them in `parameters`, or are solved inside
+            `torch.func` transforms.
         parameters: Tensors the field depends on that were computed from others.
 
     Example:
@@ -98,19 +104,18 @@ def odeint_adjoint(
     """Return the solution, with gradients by the adjoint equation.
 
     Args:
-        func: The field; its parameters, and leaves it uses, are found without being named.
+        func: The field; its parameters, and the leaves it uses, need not be named.
         y0: A tensor of any shape, or a tuple of tensors.
         t: Output times, the start first.
-        rtol: Relative tolerance, 1e-7 if not given.
-        atol: Absolute tolerance, 1e-9 if not given.
-        method: A registry name or a solver; 'dopri5' if not given.
+        rtol: Relative tolerance, 1e-7 by default.
+        atol: Absolute tolerance, 1e-9 by default.
+        method: A registry name or a solver; 'dopri5' by default.
         options: Further settings by name.
         event_fn: As for `odeint`.
-        adjoint_rtol: Relative tolerance of the backward pass; that of the forward pass if not
-            given.
+        adjoint_rtol: Relative tolerance of the backward pass; by default that of the forward pass.
         adjoint_atol: Absolute tolerance, likewise.
         adjoint_method: Method of the backward pass, likewise.
-        adjoint_options: Its options; `norm` may be "seminorm", which it is anyway, or a function
+        adjoint_options: Its options; `norm` may be "seminorm", which is the default, or a function
             of (t, y, adjoint, parameters…).
         adjoint_params: Further tensors the field depends on.
 
@@ -161,9 +166,9 @@ def odeint_event(
         y0: A tensor, or a tuple of tensors.
         t0: The start, a tensor with one number.
         event_fn: A function of (t, y); the event is where a number it returns changes its sign.
-        reverse_time: Whether to look back in time.
+        reverse_time: Whether to solve back in time.
         odeint_interface: `odeint` or `odeint_adjoint`.
-        **settings: What that takes besides.
+        **settings: Its further arguments.
     """
     begin = t0.reshape(-1)
     t = torch.cat((begin, begin.detach() + (-1.0 if reverse_time else 1.0)))
@@ -188,9 +193,9 @@ def odeint_dense(
         y0: A tensor, or a tuple of tensors.
         t0: The start.
         t1: The end.
-        rtol: Relative tolerance, 1e-7 if not given.
-        atol: Absolute tolerance, 1e-9 if not given.
-        method: A registry name or a solver; 'dopri5' if not given.
+        rtol: Relative tolerance, 1e-7 by default.
+        atol: Absolute tolerance, 1e-9 by default.
+        method: A registry name or a solver; 'dopri5' by default.
         options: Further settings by name.
 
     Example:
@@ -289,27 +294,24 @@ def translate(
         t: The output times, likewise.
     """
     solver = choose_solver("dopri5" if method is None else method)
-    if options is not None and not isinstance(options, dict):
-        raise OptionError(
-            f"options must be a dict such as {{'step_size': 0.1}}, got a {type(options).__name__}."
-        )
     settings: dict[str, Any] = {}
     control: dict[str, float] = {}
-    for name, value in (options or {}).items():
+    options = {} if options is None else options
+    has_fixed_steps(solver, options)
+    for name, value in options.items():
         if name in OF_METHODS and hasattr(solver, OF_METHODS[name]):
             solver = type(solver)(**{OF_METHODS[name]: int(value)})
         elif name in CONTROL:
             control[CONTROL[name]] = float(value)
-        elif name == "grid_constructor":
-            if value is not None:
-                settings["grid"] = value(func, y0, t)
-        elif name == "max_step" and value == math.inf:
+        elif value is None or name in WITHOUT_EFFECT or (name, value) == ("max_step", math.inf):
             continue
-        elif name not in WITHOUT_EFFECT and value is not None:
+        elif name == "grid_constructor":
+            settings["grid"] = value(func, y0, t)
+        else:
             settings[RENAMED.get(name, name)] = value
     if control:
         settings["control"] = replace(settings.get("control", StepControl()), **control)
-    fixed = not solver.adaptive or settings.get("step_size") is not None
+    fixed = has_fixed_steps(solver, settings)
     # Options for the other kind of steps are ignored, as in torchdiffeq.
     for name in ADAPTIVE_ONLY if fixed else FIXED_ONLY:
         settings.pop(name, None)

@@ -1,4 +1,4 @@
-"""A solve with everything it needs, run in the way its gradient asks for."""
+"""A solve with everything it needs, run in the way its gradient requires."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.registry import gradients
 from undamped.ode.dependencies import NeedsGraphError, dependencies, next_node
 from undamped.ode.field import CountedField
 from undamped.ode.gradients.field_context import (
@@ -19,10 +20,10 @@ from undamped.ode.gradients.field_context import (
     random_state,
     refuse_randomness,
 )
-from undamped.ode.gradients.gradient import GradientMethod, gradients
-from undamped.ode.gradients.refused import refuse_gradients
-from undamped.ode.gradients.transforms import (
+from undamped.ode.gradients.methods import GradientMethod
+from undamped.ode.gradients.refused import (
     needs_graph,
+    refuse_gradients,
     refuse_implicit,
     refuse_vmap,
     transformed,
@@ -33,7 +34,7 @@ from undamped.ode.loop.dense import DenseOutput, SampleDenseOutput
 from undamped.ode.loop.events import EventFunction
 from undamped.ode.loop.sample import ImplicitPerSample, PerSampleIntegration
 from undamped.ode.methods.solver import Solver
-from undamped.ode.record import Run
+from undamped.ode.record import Run, RunOptions
 from undamped.ode.settings import Settings
 
 
@@ -47,27 +48,37 @@ class Problem:
     settings: Settings
     gradient: GradientMethod
     per_sample: bool
+    """Whether every sample has its own step size."""
     compact: bool
+    """Whether the field sees only unfinished samples."""
     event: EventFunction | None
-    dense: DenseOutput | SampleDenseOutput | None
-    tensors: list[Tensor]
+    keeps_dense: bool
+    """Whether the solution is stored as a function of time."""
+    fall_back: bool
+    """Whether to back-propagate where the gradient method is not possible."""
+    backward: tuple[Solver, Settings] | None = None
+    """Method and settings of an adjoint solve, where they differ from those of the solve."""
+    dense: DenseOutput | SampleDenseOutput | None = None
+    tensors: list[Tensor] = dataclass_field(default_factory=list)
+    """What the field depends on, besides the state."""
     first: Tensor | None = None
-    keep: bool = False
+    checkpoint: bool = False
     differentiated: bool = False
-    """Whether gradients go through the steps."""
+    """Whether gradients are taken through the steps."""
     run: Any = None
     """The `Run`, once begun."""
     context: FieldContext | None = None
     samples: FieldSamples | None = None
     normalizations: list[nn.Module] = dataclass_field(default_factory=list)
     """Modules of the field with running statistics, which the forward pass alone updates."""
-    fall_back: bool = False
-    """Whether to back-propagate where the gradient method cannot be had."""
-    backward: tuple[Solver, Settings] | None = None
-    """Method and settings of an adjoint solve, where they are its own."""
+
+    @property
+    def chooses_steps(self) -> bool:
+        """Whether step sizes follow from errors."""
+        return self.solver.adaptive and self.settings.step_size is None
 
     def first_slope(self, time: Tensor, y0: Tensor) -> Tensor:
-        """Evaluate the field for the first time, on the side of a jump that the solve goes to."""
+        """Evaluate the field for the first time, on the side of a jump that the steps are on."""
         window = None
         if self.settings.jumps and not self.per_sample:
             begin, end = self.times[0].item(), self.times[-1].item()
@@ -77,41 +88,24 @@ class Problem:
 
     def begin(self, y0: Tensor) -> Run:
         """Solve from y0."""
-        first, self.first = self.first, None
+        options = RunOptions(
+            first=self.first,
+            checkpoint=self.checkpoint,
+            record=self.gradient.records_steps,
+            compact=self.compact,
+            event=self.event,
+            watch=None if self.dense is None else self.dense.watch,
+            differentiated=self.differentiated,
+            tensors=None if self.gradient.keeps_graph else self.tensors,
+        )
+        self.first = None
+        kind, times = Integration, self.times
         if self.per_sample:
             kind = ImplicitPerSample if self.solver.implicit else PerSampleIntegration
-            times = self.times
-            if times.dim() == 1:
-                times = times.unsqueeze(1).expand(-1, y0.shape[0])
-            self.run = kind(
-                self.field,
-                self.solver,  # type: ignore[arg-type]
-                y0,
-                times,
-                self.settings,
-                first=first,
-                keep=self.keep,
-                compact=self.compact,
-                event=self.event,
-                watch=self.dense.watch if isinstance(self.dense, SampleDenseOutput) else None,
-                differentiated=self.differentiated,
-            )
+            times = times if times.dim() > 1 else times.unsqueeze(1).expand(-1, y0.shape[0])
         else:
-            assert not isinstance(self.dense, SampleDenseOutput)
-            self.run = Integration(
-                self.field,
-                self.solver,
-                y0,
-                self.times.tolist(),
-                self.settings,
-                first=first,
-                keep=self.keep,
-                record=self.gradient.records_steps,
-                event=self.event,
-                watch=None if self.dense is None else self.dense.watch,
-                differentiated=self.differentiated,
-                tensors=None if self.gradient.keeps_graph else self.tensors,
-            )
+            times = times.tolist()
+        self.run = kind(self.field, self.solver, y0, times, self.settings, options)
         self.run.run()
         return self.run
 
@@ -129,8 +123,8 @@ class _Differentiable(torch.autograd.Function):
         values = torch.stack(run.values)
         saved = problem.gradient.saved(problem, values)
         ctx.problem = problem
-        # The tensors are kept so that changing them before the backward pass is noticed. What is
-        # returned may be kept in this way only: as an attribute it would keep itself.
+        # The tensors are saved so that changing them before the backward pass is noticed. What is
+        # returned may be saved in this way only: as an attribute it would refer to itself.
         stored = values if any(part is values for part in saved) else None
         ctx.save_for_backward(y0, stored, *tensors)
         ctx.context = problem.context
@@ -155,29 +149,26 @@ class _Differentiable(torch.autograd.Function):
         return None, *refuse_gradients(
             [grad_start, *totals],
             [incoming, y0, *tensors],
-            f"gradients of gradients of a solve: expected gradient='backprop', got '{name}', "
-            "whose gradients can be taken once. Choose 'backprop'.",
+            f"Gradients of gradients of a solve need gradient='backprop', got '{name}', whose "
+            "gradients can be taken once.",
         )
 
 
 def run_problem(problem: Problem, start: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-    """Run a problem in the way its gradient asks for; return the outputs (outputs, …)."""
-    counted = problem.field
+    """Run a problem in the way its gradient requires; return the outputs (outputs, …)."""
     time = problem.times[0].to(start.dtype)
-    if time.dim():
-        time = time.view(-1, *(1,) * (start.dim() - 1))
-    elif problem.per_sample:
+    if time.dim() or problem.per_sample:
         time = time.expand(start.shape[0]).reshape(-1, *(1,) * (start.dim() - 1))
     if transformed(start):
         refuse_implicit(problem.solver)
-        # Gradients that are exact are the same however they are had.
+        # Gradients that are exact are the same with every gradient method.
         exact = not problem.gradient.solves_back
         if not exact and not problem.fall_back and torch.is_grad_enabled():
             raise needs_graph(problem.gradient.name)
         problem.gradient = gradients["backprop"]()
     if problem.gradient.keeps_graph or not torch.is_grad_enabled():
         return _with_graph(problem, start, time)
-    problem.context = FieldContext.of(counted.function, start)
+    problem.context = FieldContext.of(problem.field.function, start)
     with problem.context.precisely():
         try:
             return _without_graph(problem, start, time, parameters)
@@ -192,7 +183,7 @@ def _with_graph(problem: Problem, start: Tensor, time: Tensor) -> Tensor:
     problem.first = problem.first_slope(time, start)
     if transformed(problem.first):
         refuse_implicit(problem.solver)
-        if problem.solver.adaptive and problem.settings.step_size is None:
+        if problem.chooses_steps:
             refuse_vmap(problem.first, problem.solver)
     if problem.dense is not None:
         problem.dense.roots = [start, problem.first]
@@ -205,12 +196,12 @@ def _with_graph(problem: Problem, start: Tensor, time: Tensor) -> Tensor:
 def _without_graph(
     problem: Problem, start: Tensor, time: Tensor, parameters: Sequence[Tensor]
 ) -> Tensor:
-    """Run a problem; one evaluation with a graph shows what it depends on, and is its first."""
+    """Run a problem; its first evaluation has a graph, which shows what it depends on."""
     counted, number = problem.field, next_node()
     copied = _with_copies(counted)
     leaf = start.detach().requires_grad_()
-    # Equations solved to a tolerance are solved to other digits when a step is repeated: where it
-    # ends then says less about the field than its values do.
+    # Equations solved to a tolerance are solved to different digits when a step is repeated: its
+    # end then says less about the field than the values of the field do.
     if problem.gradient.samples_field or problem.solver.implicit:
         problem.samples = counted.samples = FieldSamples()
     before = random_state(start)
@@ -228,7 +219,7 @@ def _without_graph(
     if not problem.tensors and not start.requires_grad:
         with torch.no_grad():
             return torch.stack(problem.begin(start).values)
-    problem.keep = problem.gradient.keeps_states
+    problem.checkpoint = problem.gradient.keeps_states
     problem.differentiated = not problem.gradient.solves_back
     refuse_randomness(before, start, problem.gradient.name)
     inputs = [copied.get(id(tensor), tensor) for tensor in problem.tensors]
@@ -236,11 +227,11 @@ def _without_graph(
 
 
 def _with_copies(counted: CountedField) -> dict[int, Tensor]:
-    """Let a field read copies of tensors computed before; return whose copies they are, by id.
+    """Let a field read copies of tensors computed before; return the originals by the copies' ids.
 
-    A gradient that evaluates the field again follows the graph of what it reads, all of it and each
-    time, also where it stops earlier. A field that can read other tensors in place of its
-    `context_tensors()` says so by a method `reading(tensors)`.
+    A gradient that evaluates the field again follows the graph of what it reads, each time and to
+    its beginning, even where it needs only the last part. A field that can read other tensors in
+    place of its `context_tensors()` has a method `reading(tensors)`.
     """
     function = counted.function
     reading = getattr(function, "reading", None)

@@ -1,22 +1,25 @@
-"""What a solve did: its run, its steps and counts, why it stopped, and what it returns."""
+"""The record of a solve: its run, its steps and counts, why it stopped, and the solution."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch import Tensor
 
+from undamped.ode.loop.norm import ErrorNorm
 from undamped.ode.methods.solver import Number, SolverState
 
 if TYPE_CHECKING:
     from undamped.ode.field import CountedField
     from undamped.ode.loop.dense import DenseOutput, SampleDenseOutput
+    from undamped.ode.loop.events import EventFunction
     from undamped.ode.settings import Settings
 
 
@@ -35,7 +38,7 @@ class Step:
     """One accepted step, with the outputs that fell in it.
 
     `outputs` pairs the number of an output with the fraction of the step at which it lies, or
-    None for the end. `rows` says which samples took the step; None means all.
+    None for the end. `rows` are the samples that took the step; None means all.
     """
 
     t: Number
@@ -45,57 +48,74 @@ class Step:
     landed: Tensor | None = None
 
 
-class StepLog(Sequence[Step]):
-    """The steps of a solve, sixteen bytes each unless there is more to say about one."""
+class Trace:
+    """The accepted steps of a solve, and the states from which they can be repeated.
 
-    def __init__(self) -> None:
+    A step takes sixteen bytes unless it has outputs or belongs to samples.
+
+    Args:
+        checkpoint_steps: Number of steps from one stored state to the next; None stores no states.
+    """
+
+    def __init__(self, checkpoint_steps: int | None = None) -> None:
         self._times, self._sizes = array("d"), array("d")
         self._special: dict[int, Step] = {}
+        self._checkpoint_steps = checkpoint_steps
+        self.checkpoints: list[SolverState] = []
+        self.final: SolverState = ()
 
-    def append(self, step: Step) -> None:
-        """Add a step."""
+    def append(self, step: Step, state: SolverState) -> None:
+        """Add a step that began in a state."""
+        number = len(self._times)
+        if self._checkpoint_steps is not None and number % self._checkpoint_steps == 0:
+            self.checkpoints.append(state)
         plain = not (isinstance(step.h, Tensor) or step.outputs)
         if not plain:
-            self._special[len(self._times)] = step
+            self._special[number] = step
         self._times.append(float(step.t) if plain else 0.0)
         self._sizes.append(float(step.h) if plain else 0.0)
 
-    def cut(self, count: int) -> None:
-        """Keep the first so many."""
+    def cut(self, count: int, final: SolverState) -> None:
+        """Keep the first steps, which ended in `final`."""
         del self._times[count:], self._sizes[count:]
         self._special = {index: step for index, step in self._special.items() if index < count}
+        del self.checkpoints[-(-count // (self._checkpoint_steps or 1)) :]
+        self.final = final
+
+    def discard(self, failed: Tensor, output_steps: Tensor, t: Tensor, y: Tensor) -> None:
+        """Turn the steps of failed samples after their last output into steps of size zero.
+
+        No output depends on these steps, and no gradient may pass through them: zero times
+        infinity is not zero.
+
+        Args:
+            failed: Whether each sample failed, (batch,).
+            output_steps: Number of steps recorded when each sample last wrote an output, (batch,).
+            t: Time of that output, (batch,).
+            y: The state there, (batch, …).
+        """
+        every = self._checkpoint_steps or 1
+        for number in range(int(output_steps[failed].min()), len(self)):
+            after = failed & (output_steps <= number)
+            if number % every == 0:
+                (state,) = self.checkpoints[number // every]
+                column = after.view(-1, *(1,) * (y.dim() - 1))
+                self.checkpoints[number // every] = (torch.where(column, y, state),)
+            step = self[number]
+            if step.landed is None:
+                assert isinstance(step.t, Tensor) and isinstance(step.h, Tensor)
+                mask, times = (x if step.rows is None else x[step.rows] for x in (after, t))
+                mask, times = mask.view(step.h.shape), times.view(step.h.shape)
+                step.h.masked_fill_(mask, 0.0)
+                step.t.copy_(torch.where(mask, times, step.t))
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of steps."""
         return len(self._times)
 
-    @overload
-    def __getitem__(self, index: int) -> Step: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Step]: ...
-
-    def __getitem__(self, index: int | slice) -> Step | list[Step]:
-        """Return a step, or several."""
-        if isinstance(index, slice):
-            return [self[k] for k in range(*index.indices(len(self)))]
-        special = self._special.get(index)
-        return special or Step(self._times[index], self._sizes[index])
-
-
-@dataclass
-class Trace:
-    """Everything needed to repeat the accepted steps of a solve."""
-
-    steps: StepLog = field(default_factory=StepLog)
-    checkpoints: list[SolverState] = field(default_factory=list)
-    final: SolverState = ()
-
-    def cut(self, count: int, checkpoint_steps: int, final: SolverState) -> None:
-        """Forget the steps after the first so many, which ended in `final`."""
-        self.steps.cut(count)
-        del self.checkpoints[-(-count // checkpoint_steps) :]
-        self.final = final
+    def __getitem__(self, index: int) -> Step:
+        """Return a step."""
+        return self._special.get(index) or Step(self._times[index], self._sizes[index])
 
 
 @dataclass
@@ -132,16 +152,16 @@ class Solution:
     """A solution and its history.
 
     Args:
-        values: States at the output times, (outputs, …), in the form the start had; NaN where a
-            solve that had to stop did not get to.
+        values: States at the output times, (outputs, …), in the form of the start; NaN at times
+            that a failed solve did not reach.
         times: The output times.
         status: How it ended, for each sample where samples have their own steps, else once.
         message: Why it stopped early; empty if it did not.
         statistics: Counts; those of the backward pass fill in when gradients are taken.
-        event_time: When the event happened; for each sample where samples have their own steps,
-            NaN for one that never met it. All times, (events,), if it did not end the solve.
-        event_state: The state then, likewise.
-        dense: The solution as a function of time, if asked for.
+        event_time: Time of the event; for each sample where samples have their own steps, NaN for
+            one without an event. All times, (events,), if the event did not end the solve.
+        event_state: The state at that time, likewise.
+        dense: The solution as a function of time, if requested.
     """
 
     values: Any
@@ -165,57 +185,40 @@ class Solution:
             return self.values[-1]
         return tuple(value[-1] for value in self.values)
 
-    @property
-    def evaluations(self) -> int:
-        """How often the field was evaluated in the forward pass (NFE)."""
-        return self.statistics.evaluations
+    evaluations = property(lambda self: self.statistics.evaluations)
+    """How often the field was evaluated in the forward pass (NFE)."""
+    evaluations_backward = property(lambda self: self.statistics.evaluations_backward)
+    """How often it was evaluated for gradients, so far."""
+    accepted = property(lambda self: self.statistics.accepted)
+    """Accepted steps, summed over samples where they have their own."""
+    rejected = property(lambda self: self.statistics.rejected)
+    """Rejected steps."""
+    smallest_step = property(lambda self: self.statistics.smallest_step)
+    """The smallest accepted step size."""
+    stiffness = property(lambda self: self.statistics.stiffness)
+    """Largest product of step size and fastest rate; NaN if the method has no estimate.
 
-    @property
-    def evaluations_backward(self) -> int:
-        """How often it was evaluated for gradients, so far."""
-        return self.statistics.evaluations_backward
-
-    @property
-    def accepted(self) -> int:
-        """Accepted steps, summed over samples where they have their own."""
-        return self.statistics.accepted
-
-    @property
-    def rejected(self) -> int:
-        """Refused steps."""
-        return self.statistics.rejected
-
-    @property
-    def smallest_step(self) -> float:
-        """The smallest accepted step size."""
-        return self.statistics.smallest_step
-
-    @property
-    def stiffness(self) -> float:
-        """Largest step size times fastest rate that was seen; NaN if the method cannot tell.
-
-        An explicit method is limited by stability, not accuracy, when this stays near its
-        stability limit, about 3.3 for dopri5.
-        """
-        return self.statistics.stiffness
+    An explicit method is limited by stability, not accuracy, when this stays near its stability
+    limit, about 3.3 for dopri5.
+    """
 
     def __str__(self) -> str:
         stiff = "" if math.isnan(self.stiffness) else f", stiffness {self.stiffness:.2g}"
         head = "solved" if self.success else self.message
         return (
             f"{head}: {self.evaluations} evaluations ({self.evaluations_backward} backward), "
-            f"{self.accepted} steps, {self.rejected} refused, smallest {self.smallest_step:.3g}"
+            f"{self.accepted} steps, {self.rejected} rejected, smallest {self.smallest_step:.3g}"
             f"{stiff}"
         )
 
 
 class EventResult(NamedTuple):
-    """The outputs of a solve apart from what belongs to its event.
+    """The outputs of a solve, and its event.
 
     Args:
         values: The outputs, (outputs, …).
-        time: When the event happened, once or for each sample; None without one.
-        state: The state then, packed.
+        time: Time of the event, once or for each sample; None without one.
+        state: The state at that time, packed.
     """
 
     values: Tensor
@@ -223,16 +226,70 @@ class EventResult(NamedTuple):
     state: Tensor | None = None
 
 
-class Run(ABC):
-    """One solve under way: `run` it to its end, then read what it found."""
+@dataclass(frozen=True)
+class RunOptions:
+    """What a solve does besides stepping from output to output.
 
-    field: CountedField
-    settings: Settings
-    times: Any
-    values: list[Tensor]
-    trace: Trace
-    statistics: Statistics
-    failure: Failure | None
+    Args:
+        first: f at the start, where it is available; on the side of a jump that the steps are on.
+        checkpoint: Whether to store states from which steps can be repeated.
+        record: Whether to record the steps, for repeating or undoing them.
+        compact: Whether the field sees only unfinished samples, with a step size per sample.
+        event: A function whose zero ends the solve, or the sample.
+        watch: Called before a step is accepted, with (stepper, t, h, end); with a step size per
+            sample after every attempt, with (rows, t, h, y, y1, stages), h zero where rejected.
+        norm: Of errors; that of the settings by default.
+        differentiated: Whether gradients are taken through the steps, so that their errors count.
+        tensors: What gradients go to besides the start, where it is known.
+    """
+
+    first: Tensor | None = None
+    checkpoint: bool = False
+    record: bool = False
+    compact: bool = False
+    event: EventFunction | None = None
+    watch: Callable[..., None] | None = None
+    norm: ErrorNorm | None = None
+    differentiated: bool = False
+    tensors: Sequence[Tensor] | None = None
+
+
+class Run(ABC):
+    """One solve: `run` it to its end, then read its values.
+
+    Args:
+        field: The field, counted.
+        solver: The method.
+        y0: Start value.
+        times: Output times, the first of which is the start; increasing or decreasing.
+        settings: Tolerances and limits.
+        options: What else to do.
+    """
+
+    def __init__(
+        self,
+        field: CountedField,
+        solver: Any,
+        y0: Tensor,
+        times: Any,
+        settings: Settings,
+        options: RunOptions = RunOptions(),  # noqa: B008 it is frozen
+    ) -> None:
+        self.field, self.solver, self.y0, self.times = field, solver, y0, times
+        self.settings, self.options = settings, options
+        self.first, self.event, self.watch = options.first, options.event, options.watch
+        self.norm = options.norm or ErrorNorm.of(settings, field.packing)
+        self.values: list[Tensor] = [y0]
+        self.trace = Trace(settings.checkpoint_steps if options.checkpoint else None)
+        self.statistics = Statistics()
+        self.failure: Failure | None = None
+        self.next_step: float | None = None
+        """The next step size of a solve with one adaptive step size."""
+        self._prepare()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Set what the loop needs besides."""
 
     @abstractmethod
     def run(self) -> None:
@@ -247,6 +304,6 @@ class Run(ABC):
         """Return the outputs, and time and state of the event as functions of what they depend on.
 
         Args:
-            values: What the run reached, with a graph; (outputs, …), the event last.
+            values: The values of the run with a graph, (outputs, …), the event last.
             exact: Whether gradients of gradients are needed.
         """

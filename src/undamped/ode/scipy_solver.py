@@ -1,4 +1,4 @@
-"""SciPy's solvers behind the same call: values whose gradient is refused, to compare with."""
+"""SciPy's solvers with the same interface, for comparisons; gradients are refused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import SolveError
-from undamped.ode.callbacks import NAMES, Callbacks
-from undamped.ode.field import CountedField
+from undamped.ode.field import CALLBACKS, Callbacks, CountedField
 from undamped.ode.gradients.refused import refuse_gradients
 from undamped.ode.state.packing import Packing
 from undamped.ode.state.times import read_times
@@ -38,7 +37,7 @@ def scipy_values(
         t: Output times.
         rtol: Relative tolerance.
         atol: Absolute tolerance.
-        options: `solver` names SciPy's method (LSODA if not given); the rest is SciPy's.
+        options: `solver` names SciPy's method (LSODA by default); the rest is SciPy's.
     """
     from scipy.integrate import solve_ivp
 
@@ -47,7 +46,7 @@ def scipy_values(
     times = read_times(t, start)
     field, settings = CountedField(func, packing), dict(options or {})
     method = settings.pop("solver", "LSODA")
-    Callbacks(func, packing).warn_unused(NAMES, "'scipy_solver', which tells of no steps")
+    Callbacks(func, packing).warn_unused(CALLBACKS, "'scipy_solver', which reports no steps,")
 
     @torch.no_grad()
     def slope(time: float, flat: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.ode import solve
-from undamped.ode.methods.explicit.dopri5 import Dopri5
+from undamped.ode.methods.explicit.methods import Dopri5
 
 TOLERANCE = 1e-5
 SMALL_TIMES = [0.5 * k for k in range(9)]

@@ -28,8 +28,8 @@ from undamped._base.promises import Kind, Promise
 from undamped.nn.bases.updates import Penalised
 from undamped.ode.fields.perceptron import Activation
 from undamped.ode.flows.gradient_keeping import (
-    KEPT,
-    Kept,
+    PENALTIES,
+    Penalty,
     direction_penalty,
     every_direction_penalty,
     norm_penalty,
@@ -63,7 +63,7 @@ class KeepOptions(TypedDict, total=False):
     """A penalty of training that preserves gradients along depth."""
 
     keep_gradient: Annotated[
-        Kept,
+        Penalty,
         Default(
             "none",
             "What a training penalty preserves along depth: the norm of a = ∂L/∂h(t), the norm of "
@@ -100,7 +100,7 @@ class GradientKeeping(Penalised):
 
     penalty_needs_loss = True
     flow: Any
-    keep_gradient: Kept = "none"
+    keep_gradient: Penalty = "none"
     keep_weight: float = 1.0
     keep_points: int = 10
     keep_cosine: float = 0.5
@@ -129,7 +129,7 @@ class GradientKeeping(Penalised):
                 "out, or choose keep_gradient='every-direction'."
             )
         if kind in excluded:
-            kinds = " or ".join(repr(name) for name in KEPT if name not in excluded)
+            kinds = " or ".join(repr(name) for name in PENALTIES if name not in excluded)
             raise OptionError(
                 f"{type(self).__name__}.keep_gradient must be {kinds}, got '{kind}'. "
                 f"{excluded[kind]}"

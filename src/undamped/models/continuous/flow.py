@@ -19,8 +19,7 @@ from undamped._base.options import (
 from undamped._base.registry import models
 from undamped.ode.fields.concat_squash import ConcatSquashField
 from undamped.ode.fields.perceptron import BottleneckField
-from undamped.ode.flows.continuous_flow import ContinuousFlow, FlowResult
-from undamped.ode.flows.jacobian_trace import NoiseKind, TraceKind
+from undamped.ode.flows.continuous_flow import ContinuousFlow, FlowResult, NoiseKind, TraceKind
 from undamped.ode.flows.solve_options import TOLERANCE, SolveOptions, solver_arguments
 
 

@@ -29,8 +29,7 @@ from undamped.ode.fields.orthogonal import (
     IsospectralOrthogonalField,
     OrthogonalActivation,
 )
-from undamped.ode.flows.parameter_path import StillPath
-from undamped.ode.flows.shared_flow import AlongPath, SharedFlow, TurningAlongPath
+from undamped.ode.flows.shared_flow import AlongPath, SharedFlow, StillPath, TurningAlongPath
 
 TOLERANCE_FACTOR = 0.1
 """Tolerance of the parameters relative to that of the samples."""

@@ -19,7 +19,7 @@ from undamped.models.physics.fields.ports import times
 from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
 from undamped.models.physics.lagrangian_model import velocity_coordinates
 from undamped.models.physics.state_model import shape_of
-from undamped.ode.methods.phase_space import split
+from undamped.ode.methods.symplectic import split
 
 
 class RodField(nn.Module):

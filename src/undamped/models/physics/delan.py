@@ -28,7 +28,7 @@ from undamped.models.physics.lagrangian_model import (
     field_arguments,
     velocity_coordinates,
 )
-from undamped.ode.methods.phase_space import split
+from undamped.ode.methods.symplectic import split
 
 
 class Forces(NamedTuple):

@@ -117,7 +117,7 @@ class BoundedAntisymmetricField(AntisymmetricField):
 
 
 class IsospectralAntisymmetricField(AntisymmetricField):
-    """An antisymmetric field whose S is turned with depth and keeps its spectrum.
+    """An antisymmetric field whose S rotates with depth and has a constant spectrum.
 
     Equation:
         Ṡ = [S, [S, N]],  ḃ = −[S, N] b;  solved as S = QᵀS₀Q, b = Qᵀb₀, Q̇ = Q [S, N], Q(0) = I

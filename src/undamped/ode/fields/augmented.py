@@ -1,4 +1,4 @@
-"""Augmented neural ODE (Dupont, Doucet and Teh, 2019): room for trajectories to pass."""
+"""Augmented neural ODE (Dupont, Doucet and Teh, 2019): extra dimensions for trajectories."""
 
 from __future__ import annotations
 

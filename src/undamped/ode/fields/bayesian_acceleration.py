@@ -24,7 +24,7 @@ class BayesianAcceleration(nn.Module):
     Symbols:
         s positions, v velocities, W all weights and biases, m their means, λ a deviation for each.
 
-    Weights are drawn by `draw`, once for a whole solve, and are their means after `settle`.
+    Weights are drawn by `draw`, once for a solve, and are their means after `settle`.
 
     Args:
         size: How many positions, and as many velocities.
@@ -47,23 +47,23 @@ class BayesianAcceleration(nn.Module):
         self.log_deviations = nn.ParameterList(
             [nn.Parameter(torch.full(shape, SHARP)) for shape in shapes]
         )
-        self._drawn: list[Tensor] | None = None
+        self._weights: list[Tensor] | None = None
 
     def draw(self) -> None:
         """Draw the weights of the solves to come, differentiably."""
-        self._drawn = [
+        self._weights = [
             mean + log_deviation.exp() * torch.randn_like(mean)
             for mean, log_deviation in zip(self.means, self.log_deviations, strict=True)
         ]
 
     def settle(self) -> None:
-        """Let the weights be their means again."""
-        self._drawn = None
+        """Set the weights to their means."""
+        self._weights = None
 
     @property
     def weights(self) -> list[Tensor]:
         """W₁, b₁, W₂, b₂ as they are now."""
-        return list(self.means) if self._drawn is None else self._drawn
+        return list(self.means) if self._weights is None else self._weights
 
     def forward(self, t: Any, y: Tensor) -> Tensor:
         """Return (v, f_W(s, v)), (…, 2 size)."""

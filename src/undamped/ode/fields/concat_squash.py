@@ -25,7 +25,7 @@ class ConcatSquashField(nn.Module):
         size: Features of the state.
         hidden_size: Width of the hidden layers.
         hidden_layers: Their number.
-        context_size: Features of a condition seen beside the state.
+        context_size: Features of a condition that is concatenated to the state.
         detail: Factor on the first layer's weights at the start. A field drawn with factor 1 is
             nearly linear over the data and takes thousands of steps to find detail such as rings
             inside rings; 3 to 6 starts with features of about their size.

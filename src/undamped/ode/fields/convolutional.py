@@ -1,4 +1,4 @@
-"""Convolutional fields for pictures, of the form the heavy-ball paper's programs use."""
+"""Convolutional fields for images, as in the programs of the heavy-ball paper."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class ConvolutionalField(nn.Module):
         f(t, y) = C₃ [relu(C₂ [relu(C₁ [y, t]), t]), t], with kernels of 1 × 1, 3 × 3 and 1 × 1
 
     Symbols:
-        [·, t] one more channel that holds the time everywhere.
+        [·, t] one more channel, whose values are the time.
 
     Args:
-        channels: Channels of what is returned.
+        channels: Channels of the output.
         hidden_size: Channels between.
         input_channels: Channels the field sees; as many as it returns by default.
 
@@ -62,16 +62,16 @@ class ConvolutionalField(nn.Module):
 
 
 class ConvolutionalStart(nn.Module):
-    """The state of a second-order model of pictures: further channels and momenta, computed.
+    """The start of a second-order model of images: computed channels and momenta.
 
     Equation:
         [h, m](0) = [x, C₃ λ(C₂ λ(C₁ x))], with kernels of 1 × 1, 3 × 3 and 1 × 1
 
     Symbols:
-        x picture, λ a leaky relu of slope 0.3 below zero.
+        x image, λ a leaky relu of slope 0.3 below zero.
 
     Args:
-        input_channels: Channels of the picture.
+        input_channels: Channels of the image.
         channels: Channels of the position; as many of the momentum.
         hidden_size: Channels between.
     """
@@ -95,7 +95,7 @@ class ConvolutionalStart(nn.Module):
 
 
 class ZeroChannels(nn.Module):
-    """Append channels of zeros to a picture (ANODE).
+    """Append channels of zeros to an image (ANODE).
 
     Args:
         extra: How many.

@@ -19,7 +19,7 @@ def basis_values(basis: Basis, terms: int, s: Tensor) -> Tensor:
     """Return ψ_1(s), …, ψ_terms(s) for s in [0, 1], along a new last dimension.
 
     All four are orthogonal on [0, 1] (Chebyshev with its own weight): 1, cos 2πs, sin 2πs, …;
-    Chebyshev and Legendre polynomials of 2s − 1; indicators of equal pieces.
+    Chebyshev and Legendre polynomials of 2s − 1; indicators of equal intervals.
 
     Args:
         basis: Which functions.
@@ -52,7 +52,7 @@ class GalerkinLinear(nn.Module):
         W(s) = Σ_j A_j ψ_j(s),  b(s) = Σ_j a_j ψ_j(s)
 
     Symbols:
-        s depth as a fraction of the whole, ψ_j basis, A_j and a_j learned coefficients.
+        s depth as a fraction of the total, ψ_j basis, A_j and a_j learned coefficients.
 
     Args:
         input_size: Features in.

@@ -29,7 +29,7 @@ class HeavyBallField(nn.Module):
         scale: What γ stays below.
         train_damping: Whether γ is learned.
         general: Whether to bound ḣ by tanh and add the restoring force (GHBNODE).
-        dim: Where positions and momenta stand side by side: the last for vectors, 1 for pictures.
+        dim: Dimension of positions and momenta: the last for vectors, 1 for images.
 
     Example:
         >>> field = HeavyBallField(PerceptronField(2, 32))
@@ -88,7 +88,7 @@ class SecondOrderField(nn.Module):
 
     Args:
         force: f, a module from (t, (…, 2 × size)) to (…, size).
-        dim: Where positions and velocities stand side by side.
+        dim: Dimension of positions and velocities.
 
     Example:
         >>> field = SecondOrderField(PerceptronField(2, 32, input_size=4))

@@ -12,7 +12,7 @@ class MovingField(nn.Module, ABC):
     """A field ẋ = f(x, θ(t)) with a motion of θ: dθ/dt = g(t, θ), or dθ/dt = θ b(t, θ), b skew.
 
     θ is one tensor. Its motion takes many at once, (…, n, m) at times that broadcast against
-    them; `undamped.ode.flows.SharedFlow` solves it once a pass.
+    them; `undamped.ode.flows.SharedFlow` solves it once per pass.
     """
 
     turns: ClassVar[bool]
@@ -27,22 +27,22 @@ class MovingField(nn.Module, ABC):
         """Return dθ/dt, or b, at a time and θ."""
 
     def constants(self) -> tuple[Tensor, ...]:
-        """Return what `read` needs beside θ and is made of parameters that θ is made of too.
+        """Return what `read` needs besides θ and is computed from the parameters of θ.
 
-        It is made once a pass: a gradient that evaluates the field again has to stop there.
+        It is computed once per pass: a gradient that evaluates the field again has to stop there.
         """
         return ()
 
     @abstractmethod
     def read(self, value: Tensor, *constants: Tensor) -> tuple[Tensor, ...]:
-        """Return what the samples are moved with, from θ and `constants`."""
+        """Return the parameters of `move`, from θ and `constants`."""
 
     @abstractmethod
     def move(self, x: Tensor, *parameters: Tensor) -> Tensor:
-        """Return dx/dt for samples (…, n) and what `read` returned."""
+        """Return dx/dt for samples (…, n) and the result of `read`."""
 
     def forward(self, t: Any, x: Tensor) -> Tensor:
-        """Return dx/dt with the parameters of the beginning."""
+        """Return dx/dt with the initial parameters."""
         return self.move(x, *self.read(self.beginning(), *self.constants()))
 
 

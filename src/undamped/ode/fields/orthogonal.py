@@ -21,7 +21,7 @@ OrthogonalActivation = Literal["tanh", "softplus", "relu", "elu", "abs"]
 
 
 class OrthogonalField(MovingField):
-    """A field through an orthogonal matrix that turns with depth; subclasses say how it turns.
+    """A field through an orthogonal matrix that rotates with depth, as subclasses define.
 
     Equation:
         ẋ = f(W x + c),  Ẇ = W b(t, W),  bᵀ = −b,  W(0)ᵀW(0) = I
@@ -64,7 +64,7 @@ class OrthogonalField(MovingField):
 
 
 class GatedOrthogonalField(OrthogonalField):
-    """Weights turned by gated sums of small networks that see them.
+    """Weights rotated by gated sums of small networks of the weights.
 
     Equation:
         b = Σ_i a_i (C_i − C_iᵀ),  C_i = V_i tanh(U_i [W, t] + u_i)
@@ -113,7 +113,7 @@ class GatedOrthogonalField(OrthogonalField):
 
 
 class IsospectralOrthogonalField(OrthogonalField):
-    """Weights turned so that WᵀQW follows a double bracket, and comes to rest.
+    """Weights rotated so that WᵀQW follows a double bracket, which converges.
 
     Equation:
         b = [H, N],  H = WᵀQW,  so that Ḣ = [H, [H, N]]
@@ -132,7 +132,7 @@ class IsospectralOrthogonalField(OrthogonalField):
     @checked
     def __init__(self, size: PositiveInt, *, activation: OrthogonalActivation = "tanh") -> None:
         super().__init__(size, activation)
-        # Drawn apart: with Q = N and W = I nothing would ever move.
+        # Two draws: with Q = N and W = I nothing would move.
         self.form = nn.Parameter(torch.randn(size, size) / math.sqrt(2 * size))
         self.target = nn.Parameter(torch.randn(size, size) / math.sqrt(2 * size))
 

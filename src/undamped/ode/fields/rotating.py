@@ -1,4 +1,4 @@
-"""A field that begins as rotations: oscillations are there from the start, not to be found."""
+"""A field that is initialized as rotations, so that it oscillates from the start."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from undamped._base.checked import checked
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.ode.fields.perceptron import PerceptronField
 
-QUIET = 0.1
-"""What is left of the perceptron's usual start: rotations are disturbed only a little."""
+INITIAL_SCALE = 0.1
+"""Scale of the perceptron's initial output, which disturbs rotations only a little."""
 
 
 class RotatingField(nn.Module):
-    """Linear rotations and a perceptron beside them.
+    """The sum of linear rotations and a perceptron.
 
     Equation:
         f(y) = Ω y + θ₂ tanh(θ₁ y)
 
     Symbols:
         Ω a matrix that begins as rotations of pairs of coordinates, at frequencies from the
-        slowest to the fastest, evenly in their logarithm; all of it is learnt.
+        slowest to the fastest, evenly in their logarithm; all of it is learned.
 
-    A perceptron alone has to find every oscillation by descending through a plateau, on which the
-    mean of a wave is the best answer; one that begins with some frequencies of each scale only has
-    to choose among them, and to bend them.
+    A perceptron has to learn every oscillation on a plateau of the loss, where the mean of a wave
+    is the best prediction; a field that begins with some frequencies of each scale only has to
+    select and adjust them.
 
     Args:
-        size: Features of the state; with an odd number the last one does not turn.
+        size: Features of the state; with an odd number the last one does not rotate.
         hidden_size: Width of the hidden layers.
         hidden_layers: Their number.
         slowest: The slowest frequency, in radians per unit of time.
@@ -60,8 +60,8 @@ class RotatingField(nn.Module):
         )
         self.turning = nn.Parameter(rotations(size, slowest, fastest))
         with torch.no_grad():
-            self.perceptron.readout.weight.mul_(QUIET)
-            self.perceptron.readout.bias.mul_(QUIET)
+            self.perceptron.readout.weight.mul_(INITIAL_SCALE)
+            self.perceptron.readout.bias.mul_(INITIAL_SCALE)
 
     def forward(self, t: Any, y: Tensor) -> Tensor:
         """Return dy/dt, (…, size)."""
@@ -69,7 +69,7 @@ class RotatingField(nn.Module):
 
 
 def rotations(size: int, slowest: float, fastest: float) -> Tensor:
-    """Return a skew matrix (size, size) that turns coordinates k and k + size//2 together.
+    """Return a skew matrix (size, size) that rotates coordinates k and k + size//2.
 
     Args:
         size: Its rows.

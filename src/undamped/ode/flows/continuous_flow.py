@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Literal, Protocol, Unpack, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -16,19 +17,121 @@ from undamped._base.promises import Kind, Promise
 from undamped.ode.fields.concat_squash import ConcatSquashField
 from undamped.ode.fields.perceptron import BottleneckField
 from undamped.ode.flows.input_checks import check_context, fitting, type_of
-from undamped.ode.flows.jacobian_trace import (
-    Narrowing,
-    NoiseKind,
-    TraceKind,
-    bottleneck_trace,
-    draw_noise,
-    field_and_trace,
-)
 from undamped.ode.flows.solve_options import FlowOptions
 from undamped.ode.flows.solving import SolvingModule
 
+TraceKind = Literal["exact", "hutchinson", "bottleneck"]
+NoiseKind = Literal["gaussian", "rademacher"]
 TOLERANCE = 1e-5
 """Default tolerance, fine enough for densities."""
+
+
+@runtime_checkable
+class Narrowing(Protocol):
+    """A field f = widen ∘ narrow that passes through few features."""
+
+    def narrow(self, t: Any, z: Tensor) -> Tensor:
+        """Return the few features."""
+        ...
+
+    def widen(self, t: Any, few: Tensor) -> Tensor:
+        """Return dz/dt from them."""
+        ...
+
+
+def draw_noise(kind: NoiseKind, shape: torch.Size, like: Tensor, generator: Any = None) -> Tensor:
+    """Draw noise of mean zero and unit covariance.
+
+    Args:
+        kind: Gaussian, or signs.
+        shape: Its shape.
+        like: A tensor of the same type and device.
+        generator: Where the random numbers come from.
+    """
+    options = {"dtype": like.dtype, "device": like.device, "generator": generator}
+    if kind == "gaussian":
+        return torch.randn(shape, **options)
+    return torch.randint(0, 2, shape, **options) * 2 - 1
+
+
+def field_and_trace(
+    field: Callable[[Any, Tensor], Tensor], t: Any, z: Tensor, noise: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return f, tr ∂f/∂z (batch,), and ‖εᵀ ∂f/∂z‖² (batch,).
+
+    Without noise the trace is exact and the last is the squared Frobenius norm; with noise both
+    are unbiased estimates of those.
+
+    Args:
+        field: f, on (batch, features).
+        t: Time.
+        z: State.
+        noise: ε, like z, held fixed during a solve; None for the exact trace.
+    """
+    graph = torch.is_grad_enabled()
+    with torch.inference_mode(False), torch.enable_grad():
+        t, leaf = _usable(t), _leaf(z, graph)
+        value = field(t, leaf)
+        if noise is not None:
+            row = _product(_usable(noise), value, leaf, graph)
+            trace, frobenius = (row * noise).sum(1), row.pow(2).sum(1)
+        else:
+            trace = frobenius = torch.zeros_like(leaf[:, 0])
+            for k in range(z.shape[1]):
+                row = _product(None, value[:, k].sum(), leaf, graph)
+                trace = trace + row[:, k]
+                frobenius = frobenius + row.pow(2).sum(1)
+    return _results(graph, value, trace, frobenius)
+
+
+def bottleneck_trace(
+    field: Narrowing, t: Any, z: Tensor, noise: Tensor, wide: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return f, an estimate of its trace from noise of few dimensions, and ‖ηᵀ ∂f/∂z‖².
+
+    Equation:
+        tr ∂f/∂z = tr(∂h/∂z ∂g/∂h) = E[εᵀ ∂h/∂z ∂g/∂h ε] for f = g ∘ h
+
+    Args:
+        field: f with its two halves.
+        t: Time.
+        z: State.
+        noise: ε, like the bottleneck's features.
+        wide: η, noise like z, for the norm of the Jacobian.
+    """
+    graph = torch.is_grad_enabled()
+    with torch.inference_mode(False), torch.enable_grad():
+        t, leaf, noise, wide = _usable(t), _leaf(z, graph), _usable(noise), _usable(wide)
+        few = field.narrow(t, leaf)
+        value = field.widen(t, few)
+        across = _product(noise, few, leaf, graph)
+        trace = (_product(across, value, few, graph) * noise).sum(1)
+        frobenius = _product(wide, value, leaf, graph).pow(2).sum(1)
+    return _results(graph, value, trace, frobenius)
+
+
+def _usable(part: Any) -> Any:
+    """Return a tensor autograd may graph: those of inference mode have to be copied."""
+    return part.clone() if isinstance(part, Tensor) and part.is_inference() else part
+
+
+def _leaf(z: Tensor, graph: bool) -> Tensor:
+    return z if graph and z.requires_grad else _usable(z).detach().requires_grad_()
+
+
+def _product(row: Tensor | None, value: Tensor, of: Tensor, graph: bool) -> Tensor:
+    """Return rowᵀ ∂value/∂of, which is 0 where the value does not depend on it."""
+    if not (value.requires_grad and of.requires_grad):
+        return torch.zeros_like(of)
+    (product,) = torch.autograd.grad(
+        value, of, row, create_graph=graph, retain_graph=True, materialize_grads=True
+    )
+    return product
+
+
+def _results(graph: bool, *results: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    value, trace, frobenius = results if graph else (result.detach() for result in results)
+    return value, trace, frobenius
 
 
 class _Dynamics(nn.Module):
@@ -71,10 +174,10 @@ class _Dynamics(nn.Module):
 
 @dataclass(frozen=True)
 class FlowResult:
-    """What a flow gives for samples.
+    """What a flow returns for samples.
 
     Args:
-        base: Where they go, or come from, under the base distribution, (batch, features).
+        base: The points of the base distribution that belong to them, (batch, features).
         log_prob: Their log-density, (batch,).
         kinetic: ∫ ‖f‖² dt, (batch,).
         jacobian: ∫ ‖∂f/∂z‖² dt, or its estimate, (batch,).
@@ -102,13 +205,13 @@ class ContinuousFlow(SolvingModule):
         integrates to one.
 
     Args:
-        field: f, on (t, (batch, features)), or with the condition beside the state.
+        field: f, on (t, (batch, features)), or on the condition concatenated to the state.
         size: Features of the data.
-        trace: How the trace is had while training; evaluation always uses the exact one.
+        trace: How the trace is computed while training; evaluation always uses the exact one.
         noise: Distribution of ε.
         end: T.
         train_end: Whether T is learned.
-        how: Method, rtol and atol (1e-5 if not said) or step_size, max_steps and gradient: see
+        how: Method, rtol and atol (1e-5 by default) or step_size, max_steps and gradient: see
             `FlowOptions`.
 
     Example:
@@ -172,7 +275,7 @@ class ContinuousFlow(SolvingModule):
         return _Dynamics(self.field, noise, wide, context)
 
     def _own_type(self) -> torch.dtype | None:
-        """Return the type the field wants; fields from elsewhere may convert as they like."""
+        """Return the type of a field of this library; other fields may convert their inputs."""
         ours = isinstance(self.field, ConcatSquashField | BottleneckField)
         return type_of(self.field) if ours else None
 
@@ -221,18 +324,18 @@ class ContinuousFlow(SolvingModule):
         # Going back in time the integrals come out negative: change = +∫₀ᵀ tr.
         return FlowResult(z, self.base_log_prob(z) - change, -kinetic, -jacobian)
 
-    def carry(self, state: Tensor, given: Tensor | None = None) -> Tensor:
-        """Return where data (batch, features) goes under the base distribution.
+    def carry(self, state: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return data (batch, features) as points of the base distribution.
 
         Args:
             state: Data.
-            given: Condition, (batch, context features).
+            context: Condition, (batch, context features).
         """
-        return self._flow(state, False, given, None)[0]
+        return self._flow(state, False, context, None)[0]
 
-    def carry_back(self, state: Tensor, given: Tensor | None = None) -> Tensor:
-        """Return the data that points of the base distribution come from."""
-        return self._flow(state, True, given, None)[0]
+    def carry_back(self, state: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return the data that belong to points of the base distribution."""
+        return self._flow(state, True, context, None)[0]
 
     def example(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """Return random data, and random conditions where the field takes one."""

@@ -1,4 +1,4 @@
-"""Gradients along depth: a = ∂L/∂h(t), and the parameters' share y = (a ∂f/∂θ)ᵀ, ∫ y dt = dL/dθ.
+"""Gradients along depth: a = ∂L/∂h(t), and the parameters' part y = (a ∂f/∂θ)ᵀ, ∫ y dt = dL/dθ.
 
 Both are vector-Jacobian products at waypoints: a through the solve itself, y through the field.
 With `create_graph` both can be trained on.
@@ -14,19 +14,19 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import OptionError
-from undamped.ode.flows.waypoints import State, Time, Waypoint
+from undamped.ode.flows.waypoints import State, Waypoint
 from undamped.ode.gradients.refused import refuse_gradients
 
-_TWICE = "gradients of a penalty on y: expected to be taken once, got a second time."
+_TWICE = "Gradients of a penalty on y can be taken once only."
 
 
 def adjoints(loss: Tensor, waypoints: Sequence[Waypoint], *, create_graph: bool) -> list[State]:
     """Return a = ∂L/∂h at every waypoint, in the form of its state.
 
     Args:
-        loss: L, computed from where the waypoints led.
-        waypoints: Where the solve passed.
-        create_graph: Whether what is made of them will be differentiated.
+        loss: L, computed from the end of the solve.
+        waypoints: States along the solve.
+        create_graph: Whether functions of the result will be differentiated.
     """
     parts = [part for waypoint in waypoints for part in waypoint.state]
     gradients = (
@@ -58,46 +58,46 @@ def parameter_gradients(
     """Return y, the integrand of dL/dθ summed over the batch, at every waypoint, (waypoints, θ).
 
     Args:
-        waypoints: Where the solve passed.
+        waypoints: States along the solve.
         cotangents: a at each.
         parameters: θ.
-        create_graph: Whether what is made of y will be differentiated.
+        create_graph: Whether functions of y will be differentiated.
     """
     if create_graph:
         return torch.stack(
             [
-                _ParameterShare.apply(waypoint, *waypoint.state, *adjoint, *parameters)
+                _ParameterPart.apply(waypoint, *waypoint.state, *adjoint, *parameters)
                 for waypoint, adjoint in zip(waypoints, cotangents, strict=True)
             ]
         )
     if len({id(waypoint.field) for waypoint in waypoints}) == 1:
         reading = getattr(waypoints[0].field, "reading", None)
         if reading is not None:
-            return _shares_through(waypoints, cotangents, parameters, reading)
+            return _parts_through(waypoints, cotangents, parameters, reading)
     return torch.stack(
         [
-            _share(waypoint, waypoint.detached(), adjoint, parameters, create_graph=False)
+            _parameter_part(waypoint, waypoint.detached(), adjoint, parameters, create_graph=False)
             for waypoint, adjoint in zip(waypoints, cotangents, strict=True)
         ]
     )
 
 
-def _shares_through(
+def _parts_through(
     waypoints: Sequence[Waypoint],
     cotangents: Sequence[State],
     parameters: Sequence[Tensor],
     reading: Callable[[Sequence[Tensor]], Any],
 ) -> Tensor:
-    """Return y where the field reads tensors that were made of θ, such as a path of parameters.
+    """Return y where the field reads tensors computed from θ, such as a path of parameters.
 
-    The graph from those tensors to θ is the same at all waypoints, and is followed once for all.
+    The graph from those tensors to θ is the same at all waypoints, and is followed once.
     """
     tensors = list(waypoints[0].field.context_tensors())  # type: ignore[attr-defined]
     copies = [tensor.detach().requires_grad_() for tensor in tensors]
     direct, through = [], []
     for waypoint, adjoint in zip(waypoints, cotangents, strict=True):
         copied = replace(waypoint, field=reading(copies))
-        both = _share(
+        both = _parameter_part(
             copied, copied.detached(), adjoint, [*copies, *parameters], create_graph=False
         )
         split = [part.numel() for part in copies]
@@ -124,7 +124,7 @@ def _shares_through(
     return total
 
 
-def _share(
+def _parameter_part(
     waypoint: Waypoint,
     state: State,
     adjoint: State,
@@ -150,7 +150,7 @@ def _share(
         return torch.cat([part.reshape(-1) for part in gradients])
 
 
-class _ParameterShare(torch.autograd.Function):
+class _ParameterPart(torch.autograd.Function):
     """y as a function of state, adjoint and parameters, each taken by itself.
 
     On the graph of a solve the state depends on the parameters too, and a derivative by them
@@ -162,10 +162,10 @@ class _ParameterShare(torch.autograd.Function):
         """Return y."""
         count = len(waypoint.state)
         free = tuple(part.detach().requires_grad_() for part in tensors[: 2 * count])
-        ctx.leaves = [*free, *tensors[2 * count :]]
         parameters = tensors[2 * count :]
-        ctx.share = _share(waypoint, free[:count], free[count:], parameters, create_graph=True)
-        return ctx.share.detach()
+        ctx.leaves, state, adjoint = [*free, *parameters], free[:count], free[count:]
+        ctx.part = _parameter_part(waypoint, state, adjoint, parameters, create_graph=True)
+        return ctx.part.detach()
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -173,7 +173,7 @@ class _ParameterShare(torch.autograd.Function):
     ) -> tuple[Any, ...]:
         """Return its gradients, which can be taken once."""
         gradients = torch.autograd.grad(
-            ctx.share, ctx.leaves, incoming, allow_unused=True, retain_graph=True
+            ctx.part, ctx.leaves, incoming, allow_unused=True, retain_graph=True
         )
         return None, *refuse_gradients(gradients, (incoming, *ctx.leaves), _TWICE)
 
@@ -188,18 +188,18 @@ def sizes(cotangents: Sequence[State]) -> Tensor:
 
 
 def spans(waypoints: Sequence[Waypoint]) -> Tensor:
-    """Return the lengths of the pieces between waypoints, (pieces, 1) or (pieces, batch)."""
+    """Return the lengths of the segments between waypoints, (segments, 1) or (segments, batch)."""
     like = waypoints[0].state[0]
-    times = torch.stack([_row(waypoint.time, like) for waypoint in waypoints])
-    return times.diff(dim=0).abs()
+    times = [torch.as_tensor(waypoint.time).to(like).reshape(-1) for waypoint in waypoints]
+    return torch.stack(times).diff(dim=0).abs()
 
 
 def coherence(y: Tensor, lengths: Tensor) -> float:
-    """Return ‖∫ y dt‖/∫ ‖y‖ dt, from 0 (all cancels) to 1 (all points one way).
+    """Return ‖∫ y dt‖/∫ ‖y‖ dt, from 0 (all cancels) to 1 (all has one direction).
 
     Args:
         y: At the waypoints, (waypoints, θ).
-        lengths: Of the pieces between, (pieces, 1).
+        lengths: Of the segments between, (segments, 1).
     """
     total = torch.linalg.vector_norm(trapezium(y, lengths))
     separate = trapezium(torch.linalg.vector_norm(y, dim=1, keepdim=True), lengths)
@@ -209,12 +209,6 @@ def coherence(y: Tensor, lengths: Tensor) -> float:
 def trapezium(values: Tensor, lengths: Tensor) -> Tensor:
     """Return the integral over depth of values at the waypoints, (waypoints, …).
 
-    Args:
-        values: What is integrated.
-        lengths: Of the pieces between, (pieces, 1 or …).
+    The lengths of the segments between are (segments, 1 or …).
     """
     return ((values[1:] + values[:-1]) / 2 * lengths).sum(0)
-
-
-def _row(time: Time, like: Tensor) -> Tensor:
-    return torch.as_tensor(time).to(like).reshape(-1)

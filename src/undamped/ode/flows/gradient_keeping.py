@@ -1,4 +1,4 @@
-"""Penalties on what gradients do along depth: how fast ‖a‖ or ‖y‖ change, how far y turns.
+"""Penalties on gradients along depth: how fast ‖a‖ or ‖y‖ change, how far y rotates.
 
 Equation:
     ȧ = −a J,  d log‖a‖/dt = −a J aᵀ/‖a‖²,  y = (a ∂f/∂θ)ᵀ,  dL/dθ = ∫ y dt
@@ -23,20 +23,20 @@ from undamped.ode.flows.depth_gradients import (
 )
 from undamped.ode.flows.waypoints import State, Waypoints
 
-Kept = Literal["none", "norm", "parameters", "direction", "every-direction"]
-KEPT: tuple[Kept, ...] = ("norm", "parameters", "direction", "every-direction")
+Penalty = Literal["none", "norm", "parameters", "direction", "every-direction"]
+PENALTIES: tuple[Penalty, ...] = ("norm", "parameters", "direction", "every-direction")
 
 
 def change_penalty(cotangents: Sequence[State], lengths: Tensor) -> Tensor:
-    """Return ∫ (d log‖a‖/dt)² dt, the mean over samples, for what is straight between waypoints.
+    """Return ∫ (d log‖a‖/dt)² dt, the mean over samples, with log‖a‖ linear between waypoints.
 
-    Straight lines make it as small as it can be for the same values at the waypoints: it is at
-    most the integral, and becomes the integral as the waypoints become many. Samples without any
+    Straight lines make it as small as possible for the same values at the waypoints: it is at
+    most the integral, and converges to it as the number of waypoints grows. Samples without any
     gradient at some waypoint are left out.
 
     Args:
         cotangents: a at the waypoints.
-        lengths: Of the pieces between, (pieces, 1 or samples).
+        lengths: Of the segments between, (segments, 1 or samples).
     """
     with torch.no_grad():
         scale = torch.stack([_largest(adjoint) for adjoint in cotangents])  # (waypoints, batch)
@@ -54,12 +54,7 @@ def change_penalty(cotangents: Sequence[State], lengths: Tensor) -> Tensor:
 
 
 def norm_penalty(loss: Tensor, waypoints: Waypoints) -> Tensor:
-    """Return ∫ (a J aᵀ/‖a‖²)² dt, the mean over samples: zero where ‖a‖ does not change.
-
-    Args:
-        loss: L.
-        waypoints: Where the solve passed.
-    """
+    """Return ∫ (a J aᵀ/‖a‖²)² dt, the mean over samples: zero where ‖a‖ does not change."""
     cotangents = adjoints(loss, waypoints, create_graph=True)
     return change_penalty(cotangents, spans(waypoints))
 
@@ -67,13 +62,7 @@ def norm_penalty(loss: Tensor, waypoints: Waypoints) -> Tensor:
 def parameter_penalty(
     loss: Tensor, waypoints: Waypoints, parameters: Sequence[nn.Parameter]
 ) -> Tensor:
-    """Return ∫ (y·ẏ/‖y‖²)² dt: zero where ‖y‖ does not change.
-
-    Args:
-        loss: L.
-        waypoints: Where the solve passed.
-        parameters: θ.
-    """
+    """Return ∫ (y·ẏ/‖y‖²)² dt: zero where ‖y‖ does not change."""
     cotangents = adjoints(loss, waypoints, create_graph=True)
     y = parameter_gradients(waypoints, cotangents, parameters, create_graph=True)
     return change_penalty([(row[None],) for row in y], spans(waypoints))
@@ -82,13 +71,9 @@ def parameter_penalty(
 def direction_penalty(
     loss: Tensor, waypoints: Waypoints, parameters: Sequence[nn.Parameter], cosine: float
 ) -> Tensor:
-    """Return ∫ relu(γ − cos(y(t), y(T)))² dt: zero where y never turns away from where it ends.
+    """Return ∫ relu(γ − cos(y(t), y(T)))² dt: zero where y stays near its final direction.
 
-    Args:
-        loss: L.
-        waypoints: Where the solve passed.
-        parameters: θ.
-        cosine: γ.
+    γ is `cosine`.
     """
     cotangents = adjoints(loss, waypoints, create_graph=True)
     y = parameter_gradients(waypoints, cotangents, parameters, create_graph=True)
@@ -99,12 +84,9 @@ def direction_penalty(
 
 
 def every_direction_penalty(waypoints: Waypoints) -> Tensor:
-    """Return an estimate of ∫ (v J vᵀ)² dt for directions v that are drawn, one for each sample.
+    """Return an estimate of ∫ (v J vᵀ)² dt for random directions v, one for each sample.
 
     Its mean over directions is (tr(J)² + 2‖Sym J‖²)/(n(n + 2)): rotation costs nothing.
-
-    Args:
-        waypoints: Where the solve passed.
     """
     state = waypoints[0].state
     noise = [torch.randn_like(part.detach()) for part in state]

@@ -10,24 +10,25 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.errors import OptionError, ShapeError
+from undamped.ode.state.packing import type_name
 
 
 def type_of(module: nn.Module) -> torch.dtype | None:
-    """Return the type a module computes in, that of its first parameter; None without any."""
+    """Return the type of a module, that of its first parameter; None without any."""
     return next((p.dtype for p in module.parameters() if p.is_floating_point()), None)
 
 
 def fitting(
     x: Tensor, size: int | None, dtype: torch.dtype | None, what: str, *, rows: bool = False
 ) -> Tensor:
-    """Return vectors as a model takes them, or raise an error that says what it expects.
+    """Return the vectors x for a model, or raise an error that says what it expects.
 
     Args:
-        x: What was given.
-        size: Features the model takes; None for any number.
-        dtype: Type it computes in; None for any floating-point type.
-        what: What was given to whom, as the message should say it.
-        rows: Whether it has to be (batch, features), instead of (…, features).
+        x: The input.
+        size: Features of the model; None for any number.
+        dtype: Type in which the model computes; None for any floating-point type.
+        what: Name of the input in messages, such as "HNN states".
+        rows: Whether x has to be (batch, features), instead of (…, features).
     """
     x = _fitting_type(x, dtype, what)
     shaped = x.dim() == 2 if rows else x.dim() > 0
@@ -49,28 +50,28 @@ def fitting(
 def fitting_images(
     x: Tensor, image: tuple[int, int, int], dtype: torch.dtype | None, what: str
 ) -> Tensor:
-    """Return pictures as a model takes them: rows of pixels, colour after colour.
+    """Return the images x for a model: rows of pixels, channel after channel.
 
     Args:
-        x: What was given.
-        image: Colours, rows and columns.
-        dtype: Type the model computes in; None for any floating-point type.
-        what: What was given to whom, as the message should say it.
+        x: The input.
+        image: Channels, rows and columns.
+        dtype: Type in which the model computes; None for any floating-point type.
+        what: Name of the input in messages.
     """
     x = _fitting_type(x, dtype, what)
-    colours, rows, columns = image
+    channels, rows, columns = image
     size = math.prod(image)
     if x.dim() == 2 and x.shape[1] == size:
         return x
-    remedy = "Set input_size and colours of the model to those of the pictures."
-    if x.dim() == 4 and x.shape[1:] == (rows, columns, colours) and colours != rows:
-        remedy = "Put colours first and flatten with x.permute(0, 3, 1, 2).flatten(1)."
+    remedy = "Set input_size and colours of the model to those of the images."
+    if x.dim() == 4 and x.shape[1:] == (rows, columns, channels) and channels != rows:
+        remedy = "Put channels first and flatten with x.permute(0, 3, 1, 2).flatten(1)."
     elif x.dim() > 2 and math.prod(x.shape[1:]) == size:
-        remedy = "Flatten each picture with x.flatten(1)."
+        remedy = "Flatten each image with x.flatten(1)."
     elif x.numel() == size:
-        remedy = "Make one picture a batch with x.reshape(1, -1)."
+        remedy = "Make a single image a batch with x.reshape(1, -1)."
     raise ShapeError(
-        f"{what} must have shape (batch, {size}), the {colours} × {rows} × {columns} pixels of an "
+        f"{what} must have shape (batch, {size}), the {channels} × {rows} × {columns} pixels of an "
         f"image in a row, channels first, got {tuple(x.shape)}. {remedy}"
     )
 
@@ -78,13 +79,13 @@ def fitting_images(
 def check_context(
     context: Tensor | None, x: Tensor, size: int | None, dtype: torch.dtype | None
 ) -> None:
-    """Raise an error unless a condition stands beside every sample as the field expects it.
+    """Raise an error unless there is a condition for every sample, as the field expects it.
 
     Args:
         context: The condition, if there is one.
         x: The samples.
-        size: Features of a condition the field was built for; None where it does not say.
-        dtype: Type the field computes in; None for any.
+        size: Features of the condition for which the field was built; None if unspecified.
+        dtype: Type in which the field computes; None for any.
     """
     if context is None and not size:
         return
@@ -103,15 +104,15 @@ def check_context(
             )
     elif dtype is not None and torch.promote_types(x.dtype, context.dtype) != x.dtype:
         # Beside the state, a wider type would widen what the field sees.
-        expected, got = _name(x.dtype), _name(context.dtype)
-        remedy = f"Convert it with context.to(torch.{_name(x.dtype)})."
+        expected, got = type_name(x.dtype), type_name(context.dtype)
+        remedy = f"Convert it with context.to(torch.{type_name(x.dtype)})."
     else:
         return
     raise ShapeError(f"{what} must be {expected}, got {got}. {remedy}")
 
 
 def _fitting_type(x: Tensor, dtype: torch.dtype | None, what: str) -> Tensor:
-    """Return x, in the model's own type where mixed precision left it in a shorter one."""
+    """Return x, in the type of the model where mixed precision chose a shorter one."""
     if not isinstance(x, Tensor):
         raise ShapeError(
             f"{what} must be a tensor, got {type(x).__name__}. Convert it with torch.as_tensor(x, "
@@ -122,26 +123,19 @@ def _fitting_type(x: Tensor, dtype: torch.dtype | None, what: str) -> Tensor:
     short = x.dtype in (torch.float16, torch.bfloat16)
     if dtype is not None and short and torch.is_autocast_enabled(x.device.type):
         return x.to(dtype)
-    name = "float32" if dtype is None else _name(dtype)
+    name = "float32" if dtype is None else type_name(dtype)
     convert = "x.float()" if name == "float32" else f"x.to(torch.{name})"
     remedy = f"Convert it with {convert}."
     if dtype is not None and x.is_floating_point():
-        remedy = f"Convert it with {convert}, or the model with model.to(torch.{_name(x.dtype)})."
+        remedy = (
+            f"Convert it with {convert}, or the model with model.to(torch.{type_name(x.dtype)})."
+        )
     kind = "floating-point" if dtype is None else f"{name}, the model's type"
-    raise ShapeError(f"{what} must be {kind}, got {_name(x.dtype)}. {remedy}")
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+    raise ShapeError(f"{what} must be {kind}, got {type_name(x.dtype)}. {remedy}")
 
 
 def check_call(owner: str, field: nn.Module) -> None:
-    """Refuse a field that does not take a time and a state.
-
-    Args:
-        owner: Whose field it is.
-        field: The module.
-    """
+    """Refuse a field that does not take a time and a state; `owner` is the class that solves it."""
     try:
         inspect.signature(field.forward).bind(0.0, torch.empty(0))
     except TypeError:
@@ -155,19 +149,20 @@ def check_call(owner: str, field: nn.Module) -> None:
 
 
 def explain_failed_field(owner: str, field: Any, times: Any, state: Any, error: Exception) -> None:
-    """Raise a sentence where a solve failed because the field cannot take its first state.
+    """Raise a clear error where a solve failed because the field cannot take its first state.
 
-    Fields may be anybody's, so nothing is refused before it has failed.
+    Fields may be user code, so nothing is refused before it has failed.
 
     Args:
-        owner: Who solves.
+        owner: Class that solves.
         field: dy/dt.
-        times: When.
+        times: Output times.
         state: The first state.
-        error: What was raised.
+        error: The error of the field.
     """
     tensors = [state] if isinstance(state, Tensor) else [p for p in state if isinstance(p, Tensor)]
-    devices = {p.device for p in [*tensors, *_parameters(field)]}
+    parameters = list(field.parameters()) if isinstance(field, nn.Module) else []
+    devices = {p.device for p in [*tensors, *parameters]}
     if torch.device("meta") in devices:
         raise ShapeError(
             f"{owner} state is on 'meta', but its values decide how many steps are taken. Put the "
@@ -179,23 +174,19 @@ def explain_failed_field(owner: str, field: Any, times: Any, state: Any, error: 
     shape = tuple(first.shape) if len(tensors) == 1 else [tuple(p.shape) for p in tensors]
     name = type(field).__name__
     if dtype is not None and first.dtype != dtype:
-        short, other = (str(kind).removeprefix("torch.") for kind in (dtype, first.dtype))
-        remedy = f"Convert it with state.to(torch.{short}), or the module with .to(torch.{other})."
-        expected, got = f"{short}, the type of its field {name}", other
+        kind, got = type_name(dtype), type_name(first.dtype)
+        remedy = f"Convert it with state.to(torch.{kind}), or the module with .to(torch.{got})."
+        expected = f"{kind}, the type of its field {name}"
     else:
         size = getattr(field, "size", None)
         expected = f"what its field {name} takes" + (f", (…, {size})" if size else "")
-        got, remedy = f"{shape}", f"The field said: {str(error).splitlines()[0]}."
+        got, remedy = f"{shape}", f"The field raised: {str(error).splitlines()[0]}."
     raise ShapeError(f"{owner} state must be {expected}, got {got}. {remedy}") from error
-
-
-def _parameters(field: Any) -> list[Tensor]:
-    return list(field.parameters()) if isinstance(field, nn.Module) else []
 
 
 @torch.no_grad()
 def _evaluates(field: Any, times: Any, state: Any) -> bool:
-    """Say whether the field can be evaluated on the first state, whatever it answers."""
+    """Whether the field can be evaluated on the first state."""
     try:
         field(torch.as_tensor(times)[0], state)
     except Exception:

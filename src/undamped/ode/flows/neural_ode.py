@@ -57,11 +57,11 @@ class NeuralODE(SolvingModule):
         self.times = tuple(float(t) for t in times)
 
     def solve(self, state: Any, times: Sequence[float] | Tensor | None = None, **more: Any) -> Any:
-        """Solve from a state and return the `Solution`, which is also kept as `solution`.
+        """Solve from a state and return the `Solution`, which is also stored as `solution`.
 
         Args:
             state: Tensor or tuple of tensors.
-            times: Other times than the model's own.
+            times: Output times in place of the model's.
             more: Further arguments of `undamped.ode.solve`.
         """
         field = more.pop("field", self.field)
@@ -79,8 +79,7 @@ class NeuralODE(SolvingModule):
             more: As for `solve`.
         """
         times = more.pop("times", None)
-        if times is None:
-            times = self.times
+        times = self.times if times is None else times
         back = times.flip(0) if isinstance(times, Tensor) else tuple(times)[::-1]
         return self.solve(state, back, **more).final
 
@@ -90,13 +89,13 @@ class NeuralODE(SolvingModule):
 
 
 class StackedODE(nn.Module):
-    """Stacked neural ODEs: one field after another, each on its own piece of depth.
+    """Stacked neural ODEs: one field after another, each on its own segment of depth.
 
     Equation:
         z(S) = h(x) + Σ_i ∫_{s_i}^{s_{i+1}} f_{θ_i}(τ, z(τ)) dτ
 
     Symbols:
-        s_i ends of the pieces, θ_i parameters of piece i.
+        s_i ends of the segments, θ_i parameters of segment i.
 
     Args:
         fields: The fields, in order.
@@ -139,35 +138,31 @@ class StackedODE(nn.Module):
 
     @property
     def solutions(self) -> list[Solution]:
-        """The solutions of the last forward pass, piece by piece."""
+        """The solutions of the last forward pass, segment by segment."""
         return [segment.solution for segment in self.segments]  # type: ignore[misc]
 
     @contextmanager
     def passing_through(self, waypoints: Waypoints) -> Iterator[None]:
-        """Let all pieces go from point to point while this lasts, and note where they pass.
-
-        Args:
-            waypoints: Into how many pieces all of depth is cut, and where to note them.
-        """
+        """Divide solves in this context into segments, and record the states between them."""
         segments = [segment for segment in self.segments if isinstance(segment, NeuralODE)]
         each = Waypoints(-(-waypoints.segments // len(segments)), waypoints.gradient)
         with ExitStack() as stack:
             for segment in segments:
                 stack.enter_context(segment.passing_through(each))
             yield
-        # Where one piece ends the next begins; the state belongs to the one that moves it on.
+        # Where a segment ends the next begins; the state belongs to the later one.
         by_time = {waypoint.time: waypoint for waypoint in each if isinstance(waypoint.time, float)}
         waypoints.extend(by_time.values())
 
     def inverse(self, state: Tensor) -> Tensor:
-        """Return the state at the start of the first piece that flows to this one."""
+        """Return the state at the start of the first segment that flows to this one."""
         for segment in reversed(self.segments):
             assert isinstance(segment, NeuralODE)
             state = segment.inverse(state)
         return state
 
     def forward(self, state: Tensor) -> Tensor:
-        """Return the state at the end of the last piece."""
+        """Return the state at the end of the last segment."""
         for segment in self.segments:
             state = segment(state)
         return state

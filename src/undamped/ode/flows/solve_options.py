@@ -1,4 +1,4 @@
-"""How the field of a model is solved: options all continuous-depth models share."""
+"""How the field of a model is solved: the options of all continuous-depth models."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def solver_arguments(options: SolveOptions, group: type = SolveOptions) -> dict[
 
     Args:
         options: All options, as `checked` completes them.
-        group: Which options these are; the default tolerance in it counts as not said, since a
-            tolerance has no use beside fixed steps.
+        group: The group of these options; its default tolerance counts as unset, since a
+            tolerance has no effect on fixed steps.
     """
     arguments = {"method": options["method"], "gradient": options["gradient"]}  # type: ignore[typeddict-item]
     tolerance, step_size = options["tolerance"], options["step_size"]  # type: ignore[typeddict-item]

@@ -1,4 +1,4 @@
-"""What modules have in common that solve an ODE: their choices, and the last solution."""
+"""The base of modules that solve an ODE, with their options and the last solution."""
 
 from __future__ import annotations
 
@@ -42,23 +42,19 @@ class SolvingModule(nn.Module):
         solver = choose_solver(self.method)
         if not solver.adaptive and self.step_size is None:
             raise OptionError(
-                f"{type(self).__name__}.step_size: expected a number for '{solver.name}', which "
-                "takes fixed steps, got none. Give step_size=0.1, or choose method='dopri5'."
+                f"{type(self).__name__} needs a step_size with '{solver.name}', which takes fixed "
+                "steps. Give step_size=0.1, or choose method='dopri5'."
             )
         if self.step_size is not None and (self.rtol is not None or self.atol is not None):
             raise OptionError(
-                f"{type(self).__name__}.step_size: expected to be left out beside rtol and atol, "
-                f"got {self.step_size:g}. Leave out step_size, which fixes the steps, or the "
-                "tolerances."
+                f"{type(self).__name__} takes either step_size, which fixes the steps, or rtol and "
+                f"atol, got both (step_size={self.step_size:g}). Leave "
+                "one of them out."
             )
 
     @contextmanager
     def passing_through(self, waypoints: Waypoints) -> Iterator[None]:
-        """Let solves go from point to point while this lasts, and note where they pass.
-
-        Args:
-            waypoints: Into how many pieces, and where to note them.
-        """
+        """Divide solves in this context into segments, and record the states between them."""
         self._waypoints = waypoints
         try:
             yield
@@ -97,12 +93,12 @@ class SolvingModule(nn.Module):
         return combined
 
     def run_solver(self, field: Any, state: Any, times: Any, **more: Any) -> Solution:
-        """Solve with the options of this module; the solution is also kept as `solution`.
+        """Solve with the options of this module; the solution is also stored as `solution`.
 
         Args:
             field: dy/dt.
             state: Tensor or tuple of tensors.
-            times: When.
+            times: Output times.
             more: Further arguments of `undamped.ode.solve`.
         """
         return uncompiled(self._solve)(field, state, times, more)
@@ -136,7 +132,7 @@ class SolvingModule(nn.Module):
 
     @property
     def _solutions(self) -> tuple[Solution, ...]:
-        """The solutions of the last forward pass, one for each piece of it."""
+        """The solutions of the last forward pass, one for each segment."""
         return self._before if self.solution is None else (*self._before, self.solution)
 
     @property

@@ -1,13 +1,13 @@
 """Stable deep residual networks (Haber and Ruthotto, 2017; Chang and others, 2018).
 
-Each is a discretised ODE that neither grows nor forgets; all but the first can be run backwards
-layer by layer, so that back-propagation needs the memory of one layer.
+Each is a discretised ODE that neither grows nor decays; all but the first can be inverted layer by
+layer, so that back-propagation needs the memory of one layer.
 """
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,16 @@ from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped.ode.flows.input_checks import fitting
-from undamped.ode.flows.reversible_stack import Pair, Parameters, ReversibleStack
+from undamped.ode.gradients.refused import refuse_gradients
 
 StableKind = Literal["antisymmetric", "verlet", "hamiltonian", "two-layer", "midpoint", "leapfrog"]
-
-
+Pair = tuple[Tensor, Tensor]
+Parameters = tuple[Tensor, ...]
+_TWICE = (
+    "Gradients of gradients need reversible=False, since the backward pass of reversible=True "
+    "cannot be differentiated. Build the StableResidual with reversible=False, or set its "
+    "`reversible` to False."
+)
 UNDONE = Promise(Kind.INVERTIBLE, "every layer can be undone (all kinds but antisymmetric)")
 VOLUME = Promise(
     Kind.VOLUME_PRESERVING, "a layer keeps volume (verlet, leapfrog, hamiltonian, two-layer)"
@@ -68,7 +73,7 @@ class StableLayers(nn.Module):
         raise NotImplementedError
 
     def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Take a layer back."""
+        """Undo a layer."""
         raise NotImplementedError
 
     def finish(self, pair: Pair) -> Tensor:
@@ -80,10 +85,10 @@ class StableLayers(nn.Module):
         return self.weight, self.bias
 
     def by_layer(self) -> list[Parameters]:
-        """Return the parameters layer by layer, cut apart at once.
+        """Return the parameters layer by layer, by one operation.
 
-        Cutting out one layer at a time would cost the backward pass a gradient of the size of
-        all layers for each.
+        Indexing one layer at a time would cost the backward pass a gradient of the size of all
+        layers for each.
         """
         return list(zip(*(stack.unbind() for stack in self.stacks()), strict=True))
 
@@ -140,7 +145,7 @@ class VerletLayers(StableLayers):
         return y, 2 * y - before + self._force(layer, y, parameters)
 
     def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Take a layer back."""
+        """Undo a layer."""
         y, after = pair
         return 2 * y - after + self._force(layer, y, parameters), y
 
@@ -172,7 +177,7 @@ class MidpointLayers(SkewLayers):
         return y, before + self._force(layer, y, parameters)
 
     def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Take a layer back."""
+        """Undo a layer."""
         y, after = pair
         return after - self._force(layer, y, parameters), y
 
@@ -201,7 +206,7 @@ class HamiltonianLayers(StableLayers):
         return z, y + self._drift(layer, z, parameters)
 
     def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Take a layer back."""
+        """Undo a layer."""
         z, y = pair
         y = y - self._drift(layer, z, parameters)
         return z + self._kick(layer, y, parameters), y
@@ -238,6 +243,52 @@ KINDS: dict[str, type[StableLayers]] = {
     "midpoint": MidpointLayers,
     "leapfrog": LeapfrogLayers,
 }
+
+
+class ReversibleStack(torch.autograd.Function):
+    """All layers, of which only the last pair is stored; the backward pass undoes them one by one.
+
+    The parameters are inputs, and saved: the backward pass uses the tensors of the forward pass,
+    and torch notices when one was changed in between.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, layers: StableLayers, a: Tensor, b: Tensor, *stacks: Tensor) -> Pair:
+        """Apply all layers to a pair of states."""
+        pair: Pair = (a, b)
+        for layer, parameters in enumerate(zip(*(stack.unbind() for stack in stacks), strict=True)):
+            pair = layers.step(layer, pair, parameters)
+        ctx.layers = layers
+        ctx.save_for_backward(*pair, *stacks)
+        return pair
+
+    @staticmethod
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Any, ...]:
+        """Undo them, gathering gradients of the first pair and of the stacks that need one."""
+        pair, stacks = ctx.saved_tensors[:2], ctx.saved_tensors[2:]
+        needed, grad_pair = ctx.needs_input_grad[3:], gradients
+        totals = [torch.zeros_like(s) if n else None for s, n in zip(stacks, needed, strict=True)]
+        required = [total for total in totals if total is not None]
+        for layer in reversed(range(len(stacks[0]))):
+            # Slices as leaves: a gradient through `stack[layer]` would have the size of the stack.
+            parameters = tuple(stack[layer].detach() for stack in stacks)
+            with torch.no_grad():
+                pair = ctx.layers.undo(layer, pair, parameters)
+            with torch.enable_grad():
+                before = tuple(part.detach().requires_grad_() for part in pair)
+                for part, n in zip(parameters, needed, strict=True):
+                    part.requires_grad_(n)
+                after = ctx.layers.step(layer, before, parameters)
+            leaves = [*before, *(part for part in parameters if part.requires_grad)]
+            with torch.no_grad():
+                grads = torch.autograd.grad(after, leaves, grad_pair, materialize_grads=True)
+                for total, part in zip(required, grads[2:], strict=True):
+                    total[layer] = part
+            grad_pair = grads[:2]
+        totals = [*grad_pair, *totals]
+        return None, *refuse_gradients(totals, (*gradients, *ctx.saved_tensors), _TWICE)
 
 
 class StableResidual(nn.Module):
@@ -319,7 +370,7 @@ class StableResidual(nn.Module):
         return self.layers
 
     def run(self, y: Tensor) -> Pair:
-        """Return the pair of states after all layers, from which `inverse` finds the input."""
+        """Return the pair of states after all layers, from which `inverse` computes the input."""
         layers = self.layers
         y = fitting(y, layers.size, layers.stacks()[0].dtype, "StableResidual input")
         pair = layers.begin(y)
@@ -338,7 +389,7 @@ class StableResidual(nn.Module):
         """Return the input from the last pair of states.
 
         Args:
-            pair: What `run` returned.
+            pair: The result of `run`.
         """
         if not self.layers.invertible:
             raise OptionError(

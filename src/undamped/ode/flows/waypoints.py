@@ -1,4 +1,4 @@
-"""States on the way through depth: a solve from point to point, where gradients can be asked for.
+"""States along depth: a solve in segments, between which gradients can be computed.
 
 Interpolated outputs of a solve depend on its start as the end does, and the end does not depend
 on them. To compute ∂L/∂h(t), the solve has to pass through h(t).
@@ -25,9 +25,9 @@ class Waypoint:
     """A state that a solve passed through.
 
     Args:
-        time: When; (batch,) where every sample has its own depth.
-        state: Its tensors, on the graph of whatever came out in the end.
-        field: What it was moved on by, or had been moved by at the end.
+        time: Its time; (batch,) where every sample has its own depth.
+        state: Its tensors, on the graph of the solve.
+        field: The field of the segment that starts there, or of the last one.
     """
 
     time: Time
@@ -40,20 +40,20 @@ class Waypoint:
 
     def slope(self, state: Any = None) -> Any:
         """Return the field at this time and state, or at another state."""
-        own_state = self.state[0] if len(self.state) == 1 else self.state
-        at = own_state if state is None else state
+        if state is None:
+            state = self.state[0] if len(self.state) == 1 else self.state
         time = self.time
         if isinstance(time, Tensor) and time.dim():
             time = time.reshape(-1, *(1,) * (self.state[0].dim() - 1))
-        return self.field(torch.as_tensor(time).to(self.state[0]), at)
+        return self.field(torch.as_tensor(time).to(self.state[0]), state)
 
 
 class Waypoints(list[Waypoint]):
-    """What a solve passes through while this is its record.
+    """The states that a solve passes through.
 
     Args:
         segments: Number of segments into which a solve is divided.
-        gradient: How the pieces are differentiated; as the solve would be by itself if none.
+        gradient: Gradient method of the segments; None for that of the solve.
     """
 
     def __init__(self, segments: int, gradient: Gradient | None = None) -> None:
@@ -62,9 +62,9 @@ class Waypoints(list[Waypoint]):
         self.gradient: Gradient | None = gradient
 
     def arrive(self, time: Time, state: Any, field: Callable[[Any, Any], Any]) -> Any:
-        """Note a state, and return it as what the solve goes on with."""
+        """Record a state, and return the tensors with which the solve continues."""
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
-        # A copy of each: the field may also be given the same tensor as a context.
+        # Copies, since the field may also use the same tensor as a context.
         copies = tuple(
             part.clone() if part.requires_grad else part.detach().clone().requires_grad_()
             for part in parts
@@ -73,11 +73,10 @@ class Waypoints(list[Waypoint]):
         return copies[0] if isinstance(state, Tensor) else copies
 
     def cuts(self, times: Any, step_size: float | None) -> list[Time]:
-        """Return where to cut a solve, its ends included; between steps, where those are fixed.
+        """Return the times at which to divide a solve, its ends included.
 
-        Args:
-            times: First and last time, or more; (times, batch) for one depth per sample.
-            step_size: Size of the steps, or None.
+        With a fixed step_size they lie between steps. Times are (times, batch) for one depth per
+        sample.
         """
         if isinstance(times, Tensor):
             fractions = torch.linspace(0, 1, self.segments + 1).to(times)

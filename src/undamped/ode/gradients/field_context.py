@@ -1,7 +1,7 @@
-"""What an evaluation depends on besides its arguments, so that the backward pass meets the same.
+"""What an evaluation depends on besides its arguments, so that a backward pass can restore it.
 
 A backward pass that evaluates the field again differentiates what it evaluates: with the parameters
-of the forward pass, in its precision, and without anything drawn by chance.
+of the forward pass, in its precision, and without random numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FieldContext:
 
     @classmethod
     def of(cls, function: Callable[..., Any], y: Tensor) -> FieldContext:
-        """Take down what holds now."""
+        """Return the present context."""
         device = y.device.type
         parameters = dict(function.named_parameters()) if isinstance(function, nn.Module) else {}
         precision = torch.get_autocast_dtype(device)
@@ -46,12 +46,14 @@ class FieldContext:
 
     @contextmanager
     def restored(self, field: CountedField) -> Iterator[None]:
-        """Let the field be evaluated as it was."""
+        """Let the field be evaluated as in the forward pass."""
         function = field.function
-        if isinstance(function, nn.Module) and not self._has_mine(function):
+        module = function if isinstance(function, nn.Module) else None
+        named = () if module is None else module.named_parameters()
+        if module is not None and any(self.parameters.get(name) is not p for name, p in named):
             # `torch.func.functional_call` lends a module other parameters for one pass.
             field.function = lambda t, y: torch.func.functional_call(
-                function, dict(self.parameters), (t, y)
+                module, dict(self.parameters), (t, y)
             )
         try:
             with self.precisely():
@@ -62,7 +64,7 @@ class FieldContext:
     def precisely(self) -> AbstractContextManager[Any]:
         """Evaluate in the precision of the forward pass, converting parameters each time.
 
-        Converted ones that PyTorch keeps would belong to whichever graph needed them first.
+        Converted parameters in PyTorch's cache would belong to the graph that needed them first.
         """
         return torch.autocast(
             self.device, dtype=self.precision, enabled=self.mixed, cache_enabled=False
@@ -73,9 +75,6 @@ class FieldContext:
         eps = torch.finfo(dtype).eps
         return max(eps, torch.finfo(self.precision).eps) if self.mixed else eps
 
-    def _has_mine(self, module: nn.Module) -> bool:
-        return all(self.parameters.get(name) is p for name, p in module.named_parameters())
-
 
 @contextmanager
 def normalizations(function: Callable[..., Any], into: list[nn.Module]) -> Iterator[None]:
@@ -83,19 +82,19 @@ def normalizations(function: Callable[..., Any], into: list[nn.Module]) -> Itera
 
     Args:
         function: The field.
-        into: Where to put them.
+        into: The list that they are appended to.
     """
 
-    def look(module: nn.Module, _: Any) -> None:
+    def collect(module: nn.Module, _: Any) -> None:
         if module.training and isinstance(getattr(module, "running_mean", None), Tensor):
             into.append(module)
 
     if isinstance(function, nn.Module):
         for module in function.modules():
-            look(module, None)
+            collect(module, None)
         yield
         return
-    hook = register_module_forward_pre_hook(look)
+    hook = register_module_forward_pre_hook(collect)
     try:
         with warnings.catch_warnings():
             # A compiled module calls it twice, which does no harm.
@@ -107,7 +106,7 @@ def normalizations(function: Callable[..., Any], into: list[nn.Module]) -> Itera
 
 @contextmanager
 def frozen_statistics(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Let modules update copies of their buffers: the forward pass alone counts."""
+    """Let modules update copies of their buffers, since only the forward pass counts."""
     before = [(module, dict(module.named_buffers(recurse=False))) for module in set(modules)]
     for module, buffers in before:
         for name, buffer in buffers.items():
@@ -126,12 +125,12 @@ def refuse_randomness(before: Tensor, y: Tensor, gradient: str) -> None:
     Args:
         before: `random_state` before it.
         y: The state.
-        gradient: The way to the gradient that was chosen.
+        gradient: The gradient method.
     """
     if not torch.equal(before, random_state(y)):
         raise NeedsGraphError(
             f"The field draws random numbers, as dropout does, but gradient='{gradient}' evaluates "
-            "it again and needs the same values. Draw them before the solve and keep them, call "
+            "it again and needs the same values. Draw them before the solve and store them, call "
             "eval(), or choose gradient='backprop'."
         )
 

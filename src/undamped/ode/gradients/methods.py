@@ -1,22 +1,74 @@
-"""The gradient methods: checkpoints, back-propagation, reversible steps, adjoint equation."""
+"""The gradient methods: checkpoints, back-propagation, reversible steps, adjoint equation.
+
+`backprop` stores the graph of the forward pass; the others run it without one and evaluate the
+field again in the backward pass.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from torch import Tensor
 
 from undamped._base.errors import OptionError
-from undamped.ode.gradients.batch_adjoint import BatchAdjoint
-from undamped.ode.gradients.gradient import GradientMethod, Gradients, register_gradient
-from undamped.ode.gradients.implicit_adjoint import ImplicitAdjoint
+from undamped._base.registry import gradients
+from undamped.ode.gradients.adjoint import AdjointSolve, ExplicitAdjoint, SampleAdjoint
 from undamped.ode.gradients.replay import Replay
-from undamped.ode.gradients.sample_adjoint import SampleAdjoint
 from undamped.ode.methods.solver import Solver
 
 if TYPE_CHECKING:
     from undamped.ode.problem import Problem
+
+Gradients = tuple[Tensor, list[Tensor | None]]
+"""Gradients with respect to the start and to every tensor the field depends on."""
+MethodClass = TypeVar("MethodClass", bound="type[GradientMethod]")
+
+
+class GradientMethod(ABC):
+    """One way of differentiating a solve."""
+
+    name: ClassVar[str] = ""
+    keeps_graph: ClassVar[bool] = False
+    """Autograd records the forward pass; no other backward pass is needed."""
+    keeps_states: ClassVar[bool] = False
+    """The states at the start of every segment are stored."""
+    records_steps: ClassVar[bool] = False
+    """Times and sizes of the steps are recorded."""
+    solves_back: ClassVar[bool] = False
+    """The backward pass solves another equation."""
+    samples_field: ClassVar[bool] = False
+    """Some evaluations of the forward pass are stored, and compared in the backward pass."""
+
+    def check(self, solver: Solver) -> None:
+        """Refuse a solver this method cannot differentiate."""
+        return
+
+    def saved(self, problem: Problem, values: Tensor) -> Sequence[Tensor]:
+        """Return what is stored for the backward pass."""
+        return ()
+
+    @abstractmethod
+    def backward(self, problem: Problem, y0: Tensor, values: Tensor, incoming: Tensor) -> Gradients:
+        """Return the gradients with respect to y0 and the tensors of the problem.
+
+        Args:
+            problem: The solve, with its run.
+            y0: The start value.
+            values: The outputs, (outputs, …).
+            incoming: The gradients of the outputs.
+        """
+
+
+def register_gradient(name: str) -> Callable[[MethodClass], MethodClass]:
+    """Return a decorator that names a gradient method and enters it in the registry."""
+
+    def enter(method: MethodClass) -> MethodClass:
+        method.name = name
+        return gradients.register(name)(method)
+
+    return enter
 
 
 @register_gradient("checkpoint")
@@ -27,17 +79,16 @@ class Checkpoint(GradientMethod):
 
     def saved(self, problem: Problem, values: Tensor) -> Sequence[Tensor]:
         """Return the states at the starts of the segments."""
-        assert problem.run is not None
         return [part for state in problem.run.trace.checkpoints for part in state]
 
     def backward(self, problem: Problem, y0: Tensor, values: Tensor, incoming: Tensor) -> Gradients:
         """Repeat the segments, the last first."""
-        return Replay.of(problem).from_checkpoints(y0, incoming)
+        return Replay(problem).from_checkpoints(y0, incoming)
 
 
 @register_gradient("backprop")
 class Backprop(GradientMethod):
-    """The whole graph is kept, so that gradients of gradients work and nothing is repeated."""
+    """The complete graph is stored: gradients of gradients work, and nothing is repeated."""
 
     keeps_graph = True
 
@@ -63,12 +114,11 @@ class Reversible(GradientMethod):
 
     def saved(self, problem: Problem, values: Tensor) -> Sequence[Tensor]:
         """Return the state at the end."""
-        assert problem.run is not None
         return problem.run.trace.final
 
     def backward(self, problem: Problem, y0: Tensor, values: Tensor, incoming: Tensor) -> Gradients:
         """Undo the steps, the last first."""
-        return Replay.of(problem).by_reversing(y0, incoming)
+        return Replay(problem).by_reversing(y0, incoming)
 
 
 @register_gradient("adjoint")
@@ -103,13 +153,11 @@ class Adjoint(GradientMethod):
 
     def backward(self, problem: Problem, y0: Tensor, values: Tensor, incoming: Tensor) -> Gradients:
         """Solve back from the last output to the first."""
-        if problem.per_sample:
-            return SampleAdjoint.of(problem, values).solve(incoming)
         solver, settings = problem.backward or (problem.solver, problem.settings)
         if solver.implicit and problem.backward is not None and settings.norm is not None:
             raise OptionError(
                 "norm in adjoint_options needs an explicit method, whose adjoint state holds the "
                 f"parameters too, got '{solver.name}'. Leave norm out."
             )
-        kind = ImplicitAdjoint if solver.implicit else BatchAdjoint
-        return kind.of(problem, values).solve(incoming)
+        kind = AdjointSolve if solver.implicit else ExplicitAdjoint
+        return (SampleAdjoint if problem.per_sample else kind)(problem, values).solve(incoming)

@@ -1,9 +1,9 @@
-"""Whether a field is still the one of the forward pass, when it is evaluated again.
+"""Whether a field still has the values of the forward pass when it is evaluated again.
 
-A field may read what is no argument of it: a loop variable, an attribute, a buffer. If that
-changes between the forward and the backward pass, a gradient that evaluates the field again would
-be that of another solve. Where steps are repeated, what they reach is compared with what they
-reached before; where they are not, some evaluations of the forward pass are kept and made again.
+A field may read more than its arguments: a loop variable, an attribute, a buffer. If that changes
+between the forward and the backward pass, a gradient that evaluates the field again would be that
+of another solve. Where steps are repeated, their ends are compared with those of the forward pass;
+where they are not, some evaluations of the forward pass are stored and repeated.
 """
 
 from __future__ import annotations
@@ -19,47 +19,50 @@ from undamped.ode.methods.solver import SolverState
 
 ROUNDING = 32.0
 """How many roundings a repeated step may differ from the first, before it is checked exactly."""
-LOOKED_AT = 3
-"""How many of the segments that are farthest away are repeated exactly."""
+REPEATED = 3
+"""How many of the segments with the largest distances are repeated exactly."""
 UNDONE = 1e-2
-"""How far from the start, relative to the state, undone steps may lead."""
+"""Allowed distance from the start, relative to the state, after undoing all steps."""
 
 
-def changed(gradient: str, where: str) -> OptionError:
-    """Return the error for a field that is not what it was.
+def changed(gradient: str, position: str) -> OptionError:
+    """Return the error for a field whose values have changed.
 
     Args:
         gradient: The gradient method.
-        where: When in the solve it was noticed.
+        position: When in the solve it was noticed.
     """
     return OptionError(
         f"With gradient='{gradient}' the field no longer has the values it had in the forward pass "
-        f"{where}: something it reads has changed since, such as a loop variable, an attribute or "
-        "a buffer filled in place. Bind what it reads when the field is made (lambda t, y, x=x: "
+        f"{position}: something it reads has changed since, such as a loop variable, an attribute "
+        "or a buffer filled in place. Bind what it reads when the field is made (lambda t, y, x=x: "
         "…), make it part of the state, or choose gradient='backprop', which evaluates nothing "
         "again."
     )
 
 
-def _rows(value: Tensor) -> Tensor:
-    return value.reshape(len(value), -1) if value.dim() > 1 else value.reshape(1, -1)
-
-
 def _largest(value: Tensor) -> Tensor:
     """Return the largest number of every sample."""
-    return torch.linalg.vector_norm(_rows(value), torch.inf, 1)
+    rows = value.reshape(len(value), -1) if value.dim() > 1 else value.reshape(1, -1)
+    return torch.linalg.vector_norm(rows, torch.inf, 1)
+
+
+def _distance(value: Tensor, reference: Tensor, scale: Tensor) -> Tensor:
+    """Return the largest difference, relative to the scale of its sample."""
+    scale = scale.clamp_min(torch.finfo(reference.dtype).tiny)
+    return (_largest(value - reference) / scale).amax()
 
 
 class SegmentComparison:
-    """Compares the ends of repeated segments with the states that were kept there.
+    """Compares the ends of repeated segments with the stored states.
 
-    One number a segment, and nothing is read before all segments are done: reading waits for the
-    device. Rounding is another where sums are compiled or not, and a field may magnify it: segments
-    that are far away are repeated in the way of the forward pass, bit for bit.
+    There is one number per segment, and none is read before all segments are done: reading waits
+    for the device. Rounding differs where sums are compiled or not, and a field may magnify it:
+    segments with a large distance are repeated as in the forward pass, bit for bit.
 
     Args:
         gradient: The gradient method, for the message.
-        allowed: How far apart repetitions may be, relative to the state.
+        allowed: Allowed distance between repetitions, relative to the state.
     """
 
     def __init__(self, gradient: str, allowed: float) -> None:
@@ -71,24 +74,23 @@ class SegmentComparison:
         """Compare a segment, which came before the one compared last.
 
         Args:
-            before: The state it began with.
-            reached: What it reached.
-            stored: What it reached in the forward pass.
+            before: The state at its start.
+            reached: The state at its end.
+            stored: The state at its end in the forward pass.
         """
         if not stored[0].numel():
             return
         sizes = self._sizes or [_largest(part) for part in stored]
         self._sizes = [_largest(part) for part in before]
         for new, old, end, begin in zip(reached, stored, sizes, self._sizes, strict=True):
-            scale = torch.maximum(end, begin).clamp_min_(torch.finfo(old.dtype).tiny)
-            self._distances.append((_largest(new - old) / scale).amax())
+            self._distances.append(_distance(new, old, torch.maximum(end, begin)))
 
     def refuse(self, repeat: Callable[[int], tuple[SolverState, SolverState, str]]) -> None:
         """Raise an error if a segment does not end where it did.
 
         Args:
-            repeat: From the number of a segment, in the order they were compared, to what it
-                reaches when repeated exactly, what it reached, and where that is in words.
+            repeat: From the number of a segment, in the order they were compared, to its end when
+                it is repeated exactly, its end in the forward pass, and its position in words.
         """
         if not self._distances:
             return
@@ -97,20 +99,18 @@ class SegmentComparison:
             return
         parts = len(self._sizes or [0])
         worst = distances.view(-1, parts).amax(1)
-        for number in worst.topk(min(LOOKED_AT, len(worst))).indices.tolist():
-            reached, end, where = repeat(number)
+        for number in worst.topk(min(REPEATED, len(worst))).indices.tolist():
+            reached, end, position = repeat(number)
             for new, old in zip(reached, end, strict=True):
-                scale = _largest(old).clamp_min_(torch.finfo(old.dtype).tiny)
-                distance = float((_largest(new - old) / scale).amax())
-                if not distance <= self.allowed:
-                    raise changed(self.gradient, where)
+                if not float(_distance(new, old, _largest(old))) <= self.allowed:
+                    raise changed(self.gradient, position)
 
 
 class FieldSamples:
     """Some evaluations of a forward pass, spread over it.
 
-    Four to eight of them: every so many evaluations one is kept, and where there are too many
-    every other one is dropped.
+    There are four to eight of them: every n-th evaluation is stored, and when there are too many,
+    every second one is dropped.
     """
 
     MOST = 8
@@ -138,12 +138,9 @@ class FieldSamples:
             gradient: The gradient method, for the message.
             eps: Rounding of the numbers the field computes with.
         """
-        # An attempt that was refused may have met what is not finite.
+        # A rejected attempt may have values that are not finite.
         calls = [call for call in self._calls if call[2].numel() and all_finite(call[2])]
-        distances: list[Tensor] = []
-        for t, y, value in calls:
-            scale = _largest(value).clamp_min_(torch.finfo(value.dtype).tiny)
-            distances.append((_largest(field(t, y) - value) / scale).amax())
+        distances = [_distance(field(t, y), value, _largest(value)) for t, y, value in calls]
         if not distances:
             return
         largest = torch.stack(distances).nan_to_num(nan=torch.inf)
@@ -152,18 +149,17 @@ class FieldSamples:
             raise changed(gradient, f"near t = {float(time):.6g}")
 
 
-def undone(y0: Tensor, reached: Tensor, final: Tensor) -> None:
+def refuse_wrong_start(y0: Tensor, reached: Tensor, final: Tensor) -> None:
     """Refuse steps that were undone and did not lead back to the start.
 
     Args:
         y0: The start.
-        reached: Where undoing the steps led.
-        final: Where they had led.
+        reached: The state after undoing all steps.
+        final: The state at the end of the solve.
     """
     if not y0.numel():
         return
-    scale = torch.maximum(_largest(y0), _largest(final)).clamp_min_(torch.finfo(y0.dtype).tiny)
-    distance = float((_largest(reached - y0) / scale).amax())
+    distance = float(_distance(reached, y0, torch.maximum(_largest(y0), _largest(final))))
     if not distance <= UNDONE:
         raise OptionError(
             "Undoing the steps with gradient='reversible' did not lead back to the start, which is "

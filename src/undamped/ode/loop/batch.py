@@ -1,98 +1,52 @@
-"""Integration with one step size for the whole state: the loop of most solves."""
+"""Integration with one step size for the complete state: the loop of most solves."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from undamped.ode.callbacks import NAMES, Callbacks
 from undamped.ode.failure import Stop, explain_failure, worst_sample
-from undamped.ode.field import CountedField, all_finite
+from undamped.ode.field import CALLBACKS, Callbacks, all_finite
 from undamped.ode.loop.clocks import RECENT
 from undamped.ode.loop.control import first_step
-from undamped.ode.loop.events import EPS, EventFunction, locate, with_event_gradient
-from undamped.ode.loop.norm import ErrorNorm
-from undamped.ode.loop.route import Route
-from undamped.ode.loop.stability import StabilityControl
+from undamped.ode.loop.events import FRACTIONS, first_event, with_event_gradient
+from undamped.ode.loop.route import Outputs, Route
 from undamped.ode.loop.tangent import TangentControl
-from undamped.ode.methods.solver import Solver, Stepper
-from undamped.ode.record import EventResult, Failure, Run, Statistics, Status, Step, Trace
-from undamped.ode.settings import Settings
+from undamped.ode.record import EventResult, Run, Status, Step
 
-# Looking at stiffness costs two norms, so only every so many accepted steps.
+# The stiffness estimate costs two norms, so it is made only every so many accepted steps.
 STIFFNESS_EVERY = 16
-# Parts of a step at which an event is looked for, beside its ends.
-LOOKS = (0.25, 0.5, 0.75)
-# Part of what is left of a step after an event in which no other is looked for.
+# Fraction of the rest of a step, after an event, in which no other event is searched for.
 JUST_PASSED = 1e-6
 
 
 class Integration(Run):
-    """One solve: `run` to its end, or `advance` step by step.
+    """One solve: `run` to its end, or `advance` step by step; arguments as for `Run`."""
 
-    Args:
-        field: The field, counted.
-        solver: The method.
-        y0: Start value.
-        times: Output times, the first of which is the start; increasing or decreasing.
-        settings: Tolerances and limits.
-        first: f(times[0], y0), where it is known; on the side of a jump that the steps are on.
-        keep: Whether to keep states for recomputation.
-        record: Whether to write down the steps, for repeating or undoing them.
-        event: A function whose zero ends the solve.
-        watch: Called with (stepper, t, h, end) before a step is accepted.
-        norm: Of errors; that of the settings by default.
-        differentiated: Whether gradients go through the steps, which have to be right too.
-        tensors: What they go to besides the start, where it is known.
-    """
-
-    def __init__(
-        self,
-        field: CountedField,
-        solver: Solver,
-        y0: Tensor,
-        times: Sequence[float],
-        settings: Settings,
-        *,
-        first: Tensor | None = None,
-        keep: bool = False,
-        record: bool = False,
-        event: EventFunction | None = None,
-        watch: Callable[[Stepper, float, float, float], None] | None = None,
-        norm: ErrorNorm | None = None,
-        differentiated: bool = False,
-        tensors: Sequence[Tensor] | None = None,
-    ) -> None:
-        self.field, self.solver, self.settings, self.times = field, solver, settings, times
-        self.event, self.watch, self.keep, self.record = event, watch, keep, record or keep
-        self.y0, self._norm, self.differentiated, self.tensors = y0, norm, differentiated, tensors
+    def _prepare(self) -> None:
+        field, solver, settings, options = self.field, self.solver, self.settings, self.options
+        self.record = options.record or options.checkpoint
         self.jumps, self.callbacks = settings.jumps, Callbacks(field.function, field.packing)
-        self._has_jumps = bool(self.jumps)
-        self.t, self.route = times[0], Route(times, settings.stops)
+        self.t, self.route = self.times[0], Route(self.times, settings.stops)
         # Some methods evaluate the field to begin with, which counts.
         self.started = field.count
-        self.stepper = solver.stepper(field, self.t, y0, first)
-        self.first = first
-        self.values: list[Tensor] = [y0]
+        self.stepper = solver.stepper(field, self.t, self.y0, options.first)
+        # Few Python calls per step: without callbacks and jumps the stepper is called directly.
+        plain = not self.callbacks.any and not self.jumps
+        self.attempt = self.stepper.attempt if plain else self._attempt
         self.value_times = [self.t]
         """When the values are: output times, and events in between."""
         self.event_indices: list[int] = []
         """Which of the values are at events."""
-        self.trace = Trace()
-        self.statistics = Statistics()
-        self.failure: Failure | None = None
         self.event_time: float | None = None
         self.adaptive = settings.step_size is None and solver.adaptive
         if self.callbacks.any and not self.adaptive:
-            self.callbacks.warn_unused(NAMES[2:], f"'{solver.name}' with fixed steps")
-        self.proposed = y0
-        self.next_step: float | None = None
-        """The next step size of an adaptive solve."""
+            self.callbacks.warn_unused(CALLBACKS[2:], f"'{solver.name}' with fixed steps")
+        self.proposed = self.y0
         self.pace: float | None = None
         """Mean size of the last accepted steps."""
         self.rejected: float | None = None
@@ -115,16 +69,15 @@ class Integration(Run):
         steps = self._adaptive_steps() if self.adaptive else self._fixed_steps()
         for h in steps:
             self.statistics.evaluations = self.field.count - self.started
-            if self.record and self.trace.steps[len(self.trace.steps) - 1].outputs:
-                self.last_output = len(self.trace.steps), self.stepper.state
+            if self.record and self.trace[len(self.trace) - 1].outputs:
+                self.last_output = len(self.trace), self.stepper.state
             yield h
         self.statistics.evaluations = self.field.count - self.started
         self.trace.final = self.stepper.state
         if self.failure is not None and self.record:
             # No output depends on what came last, and no gradient should meet it: zero times
             # infinity is not zero.
-            count, state = self.last_output
-            self.trace.cut(count, self.settings.checkpoint_steps, state)
+            self.trace.cut(*self.last_output)
 
     def statuses(self) -> tuple[Status, ...]:
         """Return how it ended."""
@@ -152,13 +105,10 @@ class Integration(Run):
             ):
                 outputs.append(self.event_indices[0])
             return EventResult(values[outputs], time, state)
-        times = [time for time, _ in events] or [values.new_empty(0)]
-        states = [state for _, state in events]
-        return EventResult(
-            values[outputs],
-            torch.stack(times) if events else times[0],
-            torch.stack(states) if events else values[:0],
-        )
+        if not events:
+            return EventResult(values[outputs], values.new_empty(0), values[:0])
+        times, states = zip(*events, strict=True)
+        return EventResult(values[outputs], torch.stack(times), torch.stack(states))
 
     def _fixed_steps(self) -> Iterator[float]:
         size = None if self.settings.grid else self.settings.step_size
@@ -178,139 +128,127 @@ class Integration(Run):
                 if self.statistics.accepted >= self.settings.max_steps:
                     self._fail(Status.MAX_STEPS, h, None)
                     return
-                self.proposed = self._attempt(h)
+                self.proposed = self.attempt(self.t, h)
                 last = number + 1 == count
                 if (every or last) and not all_finite(self.proposed):
                     self._fail(Status.NON_FINITE, h, self.proposed)
                     return
                 after = target if last else begin + (number + 1) * h
-                self._take(h, after, ((output, None),) if last and output is not None else ())
+                self._accept(h, after, ((output, None),) if last and output is not None else ())
                 yield h
                 if self.event_time is not None:
                     return
 
-    def _attempt(self, h: float) -> Tensor:
-        """Attempt a step, on its side of a jump."""
+    def _attempt(self, t: float, h: float) -> Tensor:
+        """Attempt a step on its side of a jump, after its callback."""
         if self.callbacks.any:
-            self.callbacks.attempt(self.t, self.y, h)
-        if not self._has_jumps:
-            return self.stepper.attempt(self.t, h)
-        window = self.jumps.window(self.t, h)
+            self.callbacks.call("callback_step", t, self.y, h)
+        window = self.jumps.window(t, h)
         if window is not None:
             self.stepper.restart()
         with self.field.within(window):
-            return self.stepper.attempt(self.t, h)
+            return self.stepper.attempt(t, h)
 
     def _adaptive_steps(self) -> Iterator[float]:
-        settings, stepper = self.settings, self.stepper
-        assert self.solver.error_order is not None
-        norm = self._norm or ErrorNorm.of(settings, self.field.packing)
-        memory = stepper.memory(settings.control, norm)
-        h, route = self._first_step(self.solver.error_order, norm), self.route
-        # Few Python calls per step: without callbacks and jumps the stepper is called directly.
-        plain = not self.callbacks.any and not self._has_jumps
-        index, attempts = 1, 0
-        tangent, stability = None, StabilityControl(self.field)
-        if self.differentiated and self.y.numel():
-            tangent = TangentControl(self.field, self.solver, settings, norm, self.y, self.tensors)
+        settings, stepper, norm, route = self.settings, self.stepper, self.norm, self.route
+        memory, tangent = stepper.memory(settings.control, norm), self._tangent_control()
+        h, index, attempts = self._first_step(), 1, 0
+        largest = limit = settings.max_step or math.inf
         while index < len(self.times):
             target = route.target(self.t, index, lands_everywhere=not self.solver.dense)
             remaining = abs(target - self.t)
-            landing = h >= remaining * (1 - 1e-12)
-            size = remaining if landing else h
-            signed = route.direction * size
-            if size == 0:
+            if remaining == 0:
                 self._write(self.y, self.t)
                 index += 1
                 continue
-            if attempts >= settings.max_steps:
-                self._fail(Status.MAX_STEPS, signed, None)
-                return
-            if self.t + signed == self.t:
-                self._fail(Status.STEP_TOO_SMALL, signed, None)
+            landing = h >= remaining * (1 - 1e-12)
+            size = remaining if landing else h
+            signed = route.direction * size
+            if attempts >= settings.max_steps or self.t + signed == self.t:
+                gave_up = attempts >= settings.max_steps
+                self._fail(Status.MAX_STEPS if gave_up else Status.STEP_TOO_SMALL, signed, None)
                 return
             attempts += 1
-            self.proposed = stepper.attempt(self.t, signed) if plain else self._attempt(signed)
+            self.proposed = self.attempt(self.t, signed)
             ratio = stepper.error_norm(norm)
-            if tangent is not None and not tangent.pause and ratio <= 1:
-                ratio = self._with_tangent(tangent, ratio, signed)
+            if tangent is not None:
+                ratio = tangent.error_norm(stepper, ratio, self.proposed, (self.t, signed))
             if not (ratio <= 1 or (size <= settings.min_step and math.isfinite(ratio))):
-                self._reject(signed, ratio)
                 h = max(settings.min_step, size * memory.next_factor(ratio, False))
-                if not h >= route.smallest_step(self.t):
-                    ends = self.y.detach(), self.proposed.detach()
-                    self._fail(Status.STEP_TOO_SMALL, signed, norm.ratio(stepper.error(), *ends))
+                self._reject(signed, ratio, h)
+                if self.failure is not None:
                     return
                 continue
             after = target if landing else self.t + signed
             outputs = route.outputs(self.t, index, after)
             index += len(outputs)
             self._note_pace(size)
-            bound = settings.max_step or math.inf
             if tangent is not None:
-                tangent.accept()
-                bound = min(bound, stability.largest_step(stepper, self.t, signed, self.jumps))
-            self._take(signed, after, outputs)
+                largest = min(limit, tangent.accept(stepper, self.t, signed))
+            self._accept(signed, after, outputs)
             proposed = size * memory.next_factor(ratio, True)
-            # A step cut short to land somewhere says little about the size of the next one.
+            # A step that was shortened to land somewhere says little about the next size.
             proposed = max(h, proposed) if landing and h > size else proposed
-            h = self.next_step = max(settings.min_step, min(bound, proposed))
+            h = self.next_step = max(settings.min_step, min(largest, proposed))
             yield signed
             if self.event_time is not None:
                 return
 
-    def _with_tangent(self, tangent: TangentControl, ratio: float, h: float) -> float:
-        """Return the error of an attempt, with that of its derivative."""
-        window = self.jumps.window(self.t, h)
-        fresh = window is not None or self.statistics.accepted == 0
-        with self.field.within(window):
-            return tangent.error_norm(self.stepper, ratio, self.proposed, (self.t, h), fresh)
+    def _tangent_control(self) -> TangentControl | None:
+        """Return what bounds the errors of derivatives, where gradients are taken through steps."""
+        if not self.options.differentiated or not self.y.numel():
+            return None
+        control = TangentControl(self.field, self.solver, self.settings, self.norm, self.y)
+        control.tensors = self.options.tensors
+        return control
 
-    def _reject(self, h: float, ratio: float) -> None:
-        """Take down an attempt that was not good enough."""
+    def _reject(self, h: float, ratio: float, size: float) -> None:
+        """Record an attempt that was not accurate enough; fail if the next would be too small."""
         self.statistics.rejected += 1
         self.rejected = h if math.isnan(ratio) else None
         if self.callbacks.any:
-            self.callbacks.rejected(self.t, self.y, h)
+            self.callbacks.call("callback_reject_step", self.t, self.y, h)
+        if not size >= self.route.smallest_step(self.t):
+            ends = self.y.detach(), self.proposed.detach()
+            self._fail(Status.STEP_TOO_SMALL, h, self.norm.ratio(self.stepper.error(), *ends))
 
     def _note_pace(self, size: float) -> None:
-        """Take down the size of a step about to be accepted, and now and then how stiff it is."""
+        """Record the size of a step about to be accepted, and at some steps its stiffness."""
         self.rejected = None
         pace = size if self.pace is None else self.pace
         self.pace = pace + (size - pace) / RECENT
         if self.statistics.accepted % STIFFNESS_EVERY == 0:
-            self._look_at_stiffness(size)
+            rate = self.stepper.fastest_rate()
+            if rate is not None and math.isfinite(rate):
+                self.statistics.note_stiffness(size * rate)
 
-    def _first_step(self, order: int, norm: ErrorNorm) -> float:
-        settings = self.settings
+    @torch.no_grad()
+    def _first_step(self) -> float:
+        settings, order, direction = self.settings, self.solver.error_order, self.route.direction
+        assert order is not None
         limit = math.inf if settings.max_step is None else settings.max_step
         if settings.first_step is not None:
             return min(settings.first_step, limit)
-        with torch.no_grad():
-            y = self.y.detach()
-            slope = self.first
-            if slope is None:
-                with self.field.within(self.jumps.window(self.t, self.route.direction)):
-                    slope = self.field(torch.full((), self.t, dtype=y.dtype, device=y.device), y)
-            slope = slope.detach()
+        y, slope = self.y.detach(), self.first
+        if slope is None:
+            with self.field.within(self.jumps.window(self.t, direction)):
+                slope = self.field(torch.full((), self.t, dtype=y.dtype, device=y.device), y)
+        slope = slope.detach()
 
-            def ahead(size: float) -> Tensor:
-                moved = torch.add(y, slope, alpha=self.route.direction * size)
-                time = torch.full(
-                    (), self.t + self.route.direction * size, dtype=y.dtype, device=y.device
-                )
-                return self.field(time, moved)
+        def slope_after(size: float) -> Tensor:
+            time = torch.full((), self.t + direction * size, dtype=y.dtype, device=y.device)
+            return self.field(time, torch.add(y, slope, alpha=direction * size))
 
-            h = first_step(
-                y,
-                slope,
-                order=order,
-                measure=lambda terms, parts: self.stepper.measure(norm, y, terms, parts),
-                ahead=ahead,
-            )
+        h = first_step(
+            y,
+            slope,
+            order=order,
+            measure=lambda terms, parts: self.stepper.measure(self.norm, y, terms, parts),
+            slope_after=slope_after,
+        )
         return min(float(h), limit)
 
-    def _take(self, h: float, after: float, outputs: tuple[tuple[int, float | None], ...]) -> None:
+    def _accept(self, h: float, after: float, outputs: Outputs) -> None:
         """Accept the attempted step, collecting the outputs inside it."""
         event_size = None if self.event is None else self._find_event(h)
         if event_size is not None:
@@ -319,26 +257,31 @@ class Integration(Run):
         times, inside = [], []
         if outputs:
             times = [self.times[index] for index, _ in outputs]
-            outputs = tuple(
-                (index + len(self.event_indices), fraction) for index, fraction in outputs
-            )
-        if self.watch is not None:
-            self.watch(self.stepper, self.t, h, after)
-        if outputs:
+            shift = len(self.event_indices)
+            outputs = tuple((index + shift, fraction) for index, fraction in outputs)
             inside = [
                 self.stepper.inside(h, fraction) for _, fraction in outputs if fraction is not None
             ]
-        if self.record:
-            self._record(Step(self.t, h, outputs))
         if self.callbacks.any:
-            self.callbacks.accepted(self.t, self.y, h)
-        self._count(h)
-        self.stepper.accept()
-        self.t = after
+            self.callbacks.call("callback_accept_step", self.t, self.y, h)
+        self._advance(h, after, outputs)
         for value, time in zip(inside, times, strict=False):
             self._write(value, time)
         if outputs and outputs[-1][1] is None:
             self._write(self.y, after)
+
+    def _advance(self, h: float, after: float, outputs: Outputs) -> None:
+        """Advance to the end of the attempted step."""
+        if self.watch is not None:
+            self.watch(self.stepper, self.t, h, after)
+        if self.record:
+            self.trace.append(Step(self.t, h, outputs), self.stepper.state)
+        statistics = self.statistics
+        statistics.accepted += 1
+        if abs(h) < statistics.smallest_step:
+            statistics.smallest_step = abs(h)
+        self.stepper.accept()
+        self.t = after
 
     def _write(self, value: Tensor, time: float) -> None:
         self.values.append(value)
@@ -350,61 +293,32 @@ class Integration(Run):
 
         Args:
             h: Size of the step.
-            after: Part of it that is passed over, where an event has just been.
+            after: Fraction of it that is passed over, where an event has just been.
         """
         event, t, state = self.event, self.t, self.stepper.state
         assert event is not None
 
         def at(size: Tensor) -> Tensor:
-            ahead = size.item()
-            moved = self.solver.step(self.field, t, ahead, state)[0][0]
-            return event(t + ahead, moved).reshape(1)
+            length = size.item()
+            moved = self.solver.step(self.field, t, length, state)[0][0]
+            return event(t + length, moved).reshape(1)
+
+        def inside(fraction: float) -> Tensor:
+            # Approximate where the method has no polynomial inside its steps.
+            if self.solver.dense:
+                y = self.stepper.inside(h, fraction)
+            else:
+                y = torch.lerp(state[0], self.proposed, fraction)
+            return event(t + fraction * h, y).reshape(1)
 
         end = event(t + h, self.proposed).reshape(1)
         size = torch.tensor([h], dtype=torch.float64, device=end.device)
         begin = at(after * size) if after else event(t, state[0]).reshape(1)
-        values = [begin, *(self._event_inside(h, part) for part in LOOKS), end]
-        crossings = [k for k, pair in enumerate(pairwise(values)) if event.crossed(*pair)]
-        if not crossings:
-            return None
-        low, high = after * size, size
-        if len(crossings) > 1 or not event.crossed(begin, end):
-            # The first of several, between two fractions at which the event was evaluated.
-            first = crossings[0]
-            if first:
-                low = LOOKS[first - 1] * size
-                begin = at(low)
-            if first < len(LOOKS):
-                high = LOOKS[first] * size
-                end = at(high)
-            if not event.crossed(begin, end):
-                return None
-        tolerance = torch.full_like(size, 8 * EPS * max(abs(t), abs(t + h)))
-        return (low + locate(lambda part: at(low + part), high - low, begin, end, tolerance)).item()
+        values = [begin, *map(inside, FRACTIONS), end]
+        crossing = first_event(event, values, torch.full_like(size, t), size, at, after)
+        return None if crossing is None else crossing[1].item()
 
-    def _event_inside(self, h: float, part: float) -> Tensor:
-        """Return g at a part of the attempted step, roughly where there is no polynomial in it."""
-        assert self.event is not None
-        if self.solver.dense:
-            state = self.stepper.inside(h, part)
-        else:
-            state = torch.lerp(self.y, self.proposed, part)
-        return self.event(self.t + part * h, state).reshape(1)
-
-    def _count(self, h: float) -> None:
-        statistics = self.statistics
-        statistics.accepted += 1
-        if abs(h) < statistics.smallest_step:
-            statistics.smallest_step = abs(h)
-
-    def _record(self, step: Step) -> None:
-        if self.keep and len(self.trace.steps) % self.settings.checkpoint_steps == 0:
-            self.trace.checkpoints.append(self.stepper.state)
-        self.trace.steps.append(step)
-
-    def _meet_event(
-        self, h: float, after: float, outputs: tuple[tuple[int, float | None], ...]
-    ) -> None:
+    def _meet_event(self, h: float, after: float, outputs: Outputs) -> None:
         """Step to the event, landing at outputs on the way; continue if it is not terminal."""
         assert self.event is not None
         when = self.t + h
@@ -412,9 +326,8 @@ class Integration(Run):
         before = [time for time in times if self.route.before(time, when)]
         if self.event.terminal:
             before = [time for time in before if not self.route.coincide(time, when)]
-        for time in before:
+        for time in (*before, when):
             self._land(time)
-        self._land(when)
         self.event_indices.append(len(self.values) - 1)
         if self.event.terminal:
             self.event_time = when
@@ -425,7 +338,7 @@ class Integration(Run):
             rest = rest[1:]
         if self.t == after:
             return
-        self.proposed = self._attempt(after - when)
+        self.proposed = self.attempt(self.t, after - when)
         another = self._find_event(after - when, JUST_PASSED)
         if another is not None:
             self._meet_event(another, after, rest)
@@ -438,21 +351,10 @@ class Integration(Run):
     def _land(self, time: float, *, output: bool = True) -> None:
         """Step to an output, or to an event, which comes where the next output would."""
         h = time - self.t
-        self._attempt(h)
-        if self.watch is not None:
-            self.watch(self.stepper, self.t, h, time)
-        if self.record:
-            self._record(Step(self.t, h, ((len(self.values), None),) if output else ()))
-        self._count(h)
-        self.stepper.accept()
-        self.t = time
+        self.attempt(self.t, h)
+        self._advance(h, time, ((len(self.values), None),) if output else ())
         if output:
             self._write(self.y, time)
-
-    def _look_at_stiffness(self, size: float) -> None:
-        rate = self.stepper.fastest_rate()
-        if rate is not None and math.isfinite(rate):
-            self.statistics.note_stiffness(size * rate)
 
     def _fail(self, status: Status, h: float, ratio: Tensor | None) -> None:
         count, y = self.field.count, self.y.detach()

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from undamped.ode.loop.route import AT_ZERO, LONG
-from undamped.ode.record import Trace
 
 RECENT = 8
 """Number of accepted steps over which the step size is averaged, approximately."""
@@ -123,7 +122,7 @@ class Clocks:
         """
         rows, size, accepted = attempt.rows, attempt.size, attempt.accepted
         h, proposed = self.h[rows], size * factor
-        # A step cut short to land on an output says little about the size of the next one.
+        # A step that was shortened to land on an output says little about the next size.
         cut = accepted & attempt.landing & (h > size)
         proposed = torch.where(cut, torch.maximum(h, proposed), proposed)
         if largest is not None:
@@ -148,34 +147,3 @@ class Clocks:
     def finish(self, rows: Tensor) -> None:
         """Let samples take no further steps."""
         self.index = self.index.index_fill(0, rows, len(self.times))
-
-
-def discard_steps(
-    trace: Trace, checkpoint_steps: int, failed: Tensor, output_steps: Tensor, t: Tensor, y: Tensor
-) -> None:
-    """Turn the recorded steps of failed samples after their last output into steps of size zero.
-
-    No output depends on these steps, and no gradient may pass through them: zero times infinity
-    is not zero.
-
-    Args:
-        trace: The recorded steps and states.
-        checkpoint_steps: Number of steps from one recorded state to the next.
-        failed: Whether each sample failed, (batch,).
-        output_steps: Number of steps recorded when each sample last wrote an output, (batch,).
-        t: Time of that output, (batch,).
-        y: The state there, (batch, …).
-    """
-    for number in range(int(output_steps[failed].min()), len(trace.steps)):
-        after = failed & (output_steps <= number)
-        if number % checkpoint_steps == 0:
-            (state,) = trace.checkpoints[number // checkpoint_steps]
-            column = after.view(-1, *(1,) * (y.dim() - 1))
-            trace.checkpoints[number // checkpoint_steps] = (torch.where(column, y, state),)
-        step = trace.steps[number]
-        if step.landed is None:
-            assert isinstance(step.t, Tensor) and isinstance(step.h, Tensor)
-            mask, times = (x if step.rows is None else x[step.rows] for x in (after, t))
-            mask, times = mask.view(step.h.shape), times.view(step.h.shape)
-            step.h.masked_fill_(mask, 0.0)
-            step.t.copy_(torch.where(mask, times, step.t))

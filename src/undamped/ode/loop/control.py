@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.ode.methods.combine import Terms, terms_of
 from undamped.ode.methods.solver import Number
+from undamped.ode.methods.stages import Terms, terms_of
 
 SINGLE, DIFFERENCE = terms_of((1.0,)), terms_of((1.0, -1.0))
 SMALLEST_ERROR = 1e-10
@@ -51,7 +51,7 @@ class StepControl:
 
 @dataclass
 class ControlMemory:
-    """What the next factor depends on: one number each, or one for every sample.
+    """What the next factor depends on: one number, or one for every sample.
 
     Args:
         control: The rule.
@@ -68,7 +68,7 @@ class ControlMemory:
     rejected: Any = False
 
     def next_factor(self, error: Any, accepted: Any) -> Any:
-        """Return what the step size is to be multiplied by, and remember the attempt.
+        """Return the factor for the step size, and remember the attempt.
 
         Args:
             error: Of the attempt, in units of the tolerance; may be infinite or NaN.
@@ -102,16 +102,14 @@ class ControlMemory:
         self.rejected = ~accepted
         return choose(accepted, onward, retry)
 
-    def of(self, rows: Tensor) -> ControlMemory:
-        """Return the memory of some samples."""
-        parts = (self.before[rows], self.earlier[rows], self.rejected[rows])
-        return ControlMemory(self.control, self.order, *parts)
-
-    def put(self, rows: Tensor, part: ControlMemory) -> None:
-        """Take over the memory of some samples."""
-        self.before = self.before.index_copy(0, rows, part.before)
-        self.earlier = self.earlier.index_copy(0, rows, part.earlier)
-        self.rejected = self.rejected.index_copy(0, rows, part.rejected)
+    def next_factors(self, rows: Tensor, errors: Tensor, accepted: Tensor) -> Tensor:
+        """Return the factors of some samples, and remember their attempts."""
+        names = ("before", "earlier", "rejected")
+        part = ControlMemory(self.control, self.order, *(getattr(self, n)[rows] for n in names))
+        factors = part.next_factor(errors, accepted)
+        for name in names:
+            setattr(self, name, getattr(self, name).index_copy(0, rows, getattr(part, name)))
+        return factors
 
 
 @torch.no_grad()
@@ -121,7 +119,7 @@ def first_step(
     *,
     order: int,
     measure: Callable[[Terms, Sequence[Tensor]], Any],
-    ahead: Callable[[Any], Tensor],
+    slope_after: Callable[[Any], Tensor],
 ) -> Number:
     """Choose the first step size from two evaluations (Hairer, Nørsett, Wanner, II.4).
 
@@ -130,12 +128,12 @@ def first_step(
         slope: f at the start.
         order: Order of the error estimate.
         measure: Returns the size of Σ a_j part_j in units of the tolerance at y.
-        ahead: Returns f after an Euler step of a size.
+        slope_after: Returns f after an Euler step of a size.
     """
     d0, d1 = measure(SINGLE, [y]), measure(SINGLE, [slope])
-    usual = (d0 >= 1e-5) & (d1 >= 1e-5) & (d1 < math.inf)
-    h0 = choose(usual, 0.01 * d0 / choose(usual, d1, 1.0), 1e-6)
-    d2 = measure(DIFFERENCE, [ahead(h0), slope]) / h0
+    regular = (d0 >= 1e-5) & (d1 >= 1e-5) & (d1 < math.inf)
+    h0 = choose(regular, 0.01 * d0 / choose(regular, d1, 1.0), 1e-6)
+    d2 = measure(DIFFERENCE, [slope_after(h0), slope]) / h0
     largest = larger(d1, d2)
     resting = largest <= 1e-15
     h1 = choose(
@@ -159,15 +157,15 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
 
 
 def clip(value: Any, low: float, high: Any) -> Any:
-    """Return the value within limits, the lower one for what is no number."""
+    """Return the value within limits, the lower one for NaN."""
     if not isinstance(value, Tensor):
         return high if value > high else (value if value > low else low)
     return choose(value > high, high, choose(value > low, value, low))
 
 
-def larger(value: Any, other: Any) -> Any:
+def larger(a: Any, b: Any) -> Any:
     """Return the larger of two numbers, NaN if one is."""
-    return choose(value >= other, value, choose(value < other, other, math.nan))
+    return choose(a >= b, a, choose(a < b, b, math.nan))
 
 
 def finite(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Dense output: the solution as a function of time, over the whole solve."""
+"""Dense output: the solution as a function of time, over the complete solve."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from torch import Tensor
 from undamped._base.errors import OptionError, ShapeError
 from undamped.ode.field import CountedField
 from undamped.ode.gradients.refused import refuse_gradients
-from undamped.ode.methods.combine import combine
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.solver import Solver, SolverState, Stepper
+from undamped.ode.methods.stages import combine
 from undamped.ode.state.times import drift
 
 _VALUES_ONLY = (
     "The gradient of a dense solution needs gradient='backprop' and one step size for the batch. "
     "Choose these, or request the value among the output times."
 )
+NODES = tuple(k / 4 for k in range(5))
+"""Fractions of a step at which values are stored; they determine a polynomial of degree four."""
 
 
 class Guarded:
     """Values without a graph, which raise an error when they are differentiated."""
 
     roots: Sequence[Tensor] = ()
-    """What they depend on."""
+    """The tensors on which they depend."""
 
     def _guard(self, values: Tensor, t: Any) -> Tensor:
         roots = [*self.roots, t] if isinstance(t, Tensor) else self.roots
@@ -39,17 +41,16 @@ class Guarded:
 class DenseOutput(Guarded):
     """Call it with a time inside the solve to get the state there.
 
-    Methods with a polynomial inside their steps answer from it; for the others a step is taken
-    from the nearest earlier node, so that the answer has the method's own order. With
-    gradient='backprop' values have gradients, also by their time; otherwise asking for one is an
-    error.
+    Methods with a polynomial inside their steps evaluate it; for others a step is taken from the
+    nearest earlier node, so that the value has the method's order. With gradient='backprop' values
+    have gradients, also by their time; otherwise requesting one is an error.
 
     Args:
         solver: The method.
         field: The field.
         t0: Time of the start.
         y0: Start value.
-        graph: Whether the graph of the solve is kept.
+        graph: Whether the graph of the solve is stored.
     """
 
     def __init__(
@@ -57,23 +58,22 @@ class DenseOutput(Guarded):
     ) -> None:
         self.solver, self.field, self.graph = solver, field, graph
         self.start, self.reached, self.y0 = t0, t0, y0 if graph else y0.detach()
-        # Starts of the steps, backward in time with their signs turned, so that they rise.
+        # Starts of the steps; of a solve back in time with the opposite sign, so that they rise.
         self._keys: list[float] = []
         self._steps: list[tuple[float, float, SolverState, Tensor | None]] = []
 
     def watch(self, stepper: Stepper, t: float, h: float, end: float) -> None:
-        """Remember a step that is about to be accepted."""
-        stages = None
+        """Store a step that is about to be accepted."""
+        state, nodes = stepper.state, None
         if self.solver.dense:
-            # The value at five fractions determines a polynomial of degree four exactly.
-            nodes = [stepper.inside(h, k / 4) for k in range(1, 5)]
-            stages = self._stored(torch.stack([stepper.state[0], *nodes]))
+            inside = [stepper.inside(h, fraction) for fraction in NODES[1:]]
+            nodes = torch.stack([state[0], *inside])
+        if not self.graph:
+            state = tuple(part.detach() for part in state)
+            nodes = None if nodes is None else nodes.detach()
         self._keys.append(t if h > 0 else -t)
-        self._steps.append((t, h, tuple(self._stored(part) for part in stepper.state), stages))
+        self._steps.append((t, h, state, nodes))
         self.reached = end
-
-    def _stored(self, value: Tensor) -> Tensor:
-        return value if self.graph else value.detach()
 
     def __call__(self, t: float | Sequence[float] | Tensor) -> Any:
         """Return the state at time t, or the states at several, (times, …)."""
@@ -84,57 +84,49 @@ class DenseOutput(Guarded):
             )
         with torch.set_grad_enabled(self.graph and torch.is_grad_enabled()):
             values = [self._at(time) for time in times.reshape(-1).tolist()]
-            values = self._moving(t, times, values)
+            if isinstance(t, Tensor) and t.requires_grad and torch.is_grad_enabled():
+                # Values as functions of times that have a gradient.
+                by = (t - t.detach()).reshape(-1).to(self.y0)
+                steps = zip(times.reshape(-1).to(self.y0), values, by, strict=True)
+                values = [drift(self.field, *step, exact=True) for step in steps]
             stacked = torch.stack(values) if values else self.y0.new_empty(0, *self.y0.shape)
         if not self.graph:
             stacked = self._guard(stacked, t)
         return self.field.packing.unpack(stacked if times.dim() else stacked[0])
 
-    def _moving(self, t: Any, times: Tensor, values: list[Tensor]) -> list[Tensor]:
-        """Return values as functions of times that have a gradient."""
-        if not (isinstance(t, Tensor) and t.requires_grad and torch.is_grad_enabled()):
-            return values
-        by = (t - t.detach()).reshape(-1).to(self.y0)
-        moments = times.reshape(-1).to(self.y0)
-        return [
-            drift(self.field, time, value, ahead, exact=True)
-            for time, value, ahead in zip(moments, values, by, strict=True)
-        ]
-
     def _at(self, t: float) -> Tensor:
         low, high = sorted((self.start, self.reached))
         slack = 1e-12 * max(abs(low), abs(high))
         if not low - slack <= t <= high + slack:
-            raise OptionError(
-                f"The equation was solved from {low:.6g} to {high:.6g}, got the time {t:.6g}. "
-                "Solve further to evaluate it there."
-            )
+            raise _outside("The equation", low, high, t)
         t = min(max(t, low), high)
         if t == self.start:
             return self.y0
         key = t if self.reached > self.start else -t
-        begin, h, state, stages = self._steps[max(0, bisect.bisect_right(self._keys, key) - 1)]
+        begin, h, state, nodes = self._steps[max(0, bisect.bisect_right(self._keys, key) - 1)]
         if t == begin:
             return state[0]
-        if stages is None:
+        if nodes is None:
             return self.solver.step(self.field, begin, t - begin, state)[0][0]
-        return _quartic(stages, (t - begin) / h)
+        weights = quartic_weights(nodes.new_tensor((t - begin) / h, dtype=torch.float64))
+        return torch.einsum("i,i...->...", torch.stack(weights).to(nodes.dtype), nodes)
 
 
-def _quartic(values: Tensor, fraction: float) -> Tensor:
-    """Evaluate the polynomial through values at 0, ¼, ½, ¾, 1."""
-    weights = quartic_weights(values.new_tensor(fraction, dtype=torch.float64))
-    return torch.einsum("i,i...->...", torch.stack(weights).to(values.dtype), values)
+def _outside(subject: str, low: float, high: float, t: float) -> OptionError:
+    return OptionError(
+        f"{subject} was solved from {low:.6g} to {high:.6g}, got the time {t:.6g}. Solve further "
+        "to evaluate it there."
+    )
 
 
 def quartic_weights(fraction: Tensor) -> list[Tensor]:
-    """Return the weights of values at 0, ¼, ½, ¾, 1 in the polynomial through them."""
-    nodes, weights = [k / 4 for k in range(5)], []
-    for i, node in enumerate(nodes):
+    """Return the weights of the values at the `NODES` in the polynomial through them."""
+    weights = []
+    for i, node in enumerate(NODES):
         weight = torch.ones_like(fraction)
-        for j, other in enumerate(nodes):
+        for j, root in enumerate(NODES):
             if i != j:
-                weight = weight * (fraction - other) / (node - other)
+                weight = weight * (fraction - root) / (node - root)
         weights.append(weight)
     return weights
 
@@ -142,7 +134,7 @@ def quartic_weights(fraction: Tensor) -> list[Tensor]:
 class SampleDenseOutput(Guarded):
     """Call it with a time, or with one for every sample, to get the states there.
 
-    Values only: to differentiate one, ask for it among the output times.
+    It returns values only: to differentiate one, request it among the output times.
 
     Args:
         solver: The method.
@@ -156,18 +148,18 @@ class SampleDenseOutput(Guarded):
         self.direction = torch.sign(times[1] - times[0])
         self.reached = times[0].clone()
         self._starts: list[Tensor] = []  # (batch,) each
-        self._sizes: list[Tensor] = []  # (batch,), zero for those who did not step
-        self._values: list[Tensor] = []  # (5, batch, …) at the fourths of the step, or (1, …)
+        self._sizes: list[Tensor] = []  # (batch,), zero for samples that did not step
+        self._values: list[Tensor] = []  # (5, batch, …) at the nodes of the step, or (1, …)
 
     def watch(
         self, rows: Tensor, t: Tensor, h: Tensor, y: Tensor, y1: Tensor, stages: list[Tensor]
     ) -> None:
-        """Remember a step: of these rows, from t (rows,), by h (rows,), zero where refused."""
+        """Store a step of these rows, from t (rows,), by h (rows,), zero where it was rejected."""
         y, stages = y.detach(), [part.detach() for part in stages]
         nodes = [y]
         if self.solver.dense:
             column = h.view(len(rows), *(1,) * (y.dim() - 1))
-            weights = [self.solver.tableau.inside_weights(k / 4) for k in range(1, 4)]
+            weights = [self.solver.tableau.inside_weights(fraction) for fraction in NODES[1:4]]
             nodes += [combine(y, column, row, stages) for row in weights] + [y1.detach()]
         full = self.y0.new_zeros(len(nodes), *self.y0.shape)
         full[:, rows] = torch.stack(nodes)
@@ -180,11 +172,6 @@ class SampleDenseOutput(Guarded):
 
     def __call__(self, t: float | Sequence[float] | Tensor) -> Any:
         """Return the states at time t, one for all samples or (batch,), or at (times, batch)."""
-        with torch.no_grad():
-            values = self._look_up(t)
-        return self.field.packing.unpack(self._guard(values, t))
-
-    def _look_up(self, t: float | Sequence[float] | Tensor) -> Tensor:
         times = torch.as_tensor(t, dtype=self.reached.dtype, device=self.reached.device).detach()
         batch = len(self.reached)
         if times.dim() > 2 or (times.dim() and times.shape[-1] not in (1, batch)):
@@ -193,10 +180,12 @@ class SampleDenseOutput(Guarded):
                 f"got shape {tuple(times.shape)}. Give times that are the same for all samples as "
                 "a column, t.unsqueeze(1)."
             )
-        if times.dim() < 2:
-            return self._at(times.expand(batch))
-        values = [self._at(row) for row in times.expand(-1, batch)]
-        return torch.stack(values) if values else self.y0.new_empty(0, *self.y0.shape)
+        with torch.no_grad():
+            rows = times.expand(-1, batch) if times.dim() == 2 else times.expand(1, batch)
+            values = [self._at(row) for row in rows]
+            stacked = torch.stack(values) if values else self.y0.new_empty(0, *self.y0.shape)
+            stacked = stacked if times.dim() == 2 else stacked[0]
+        return self.field.packing.unpack(self._guard(stacked, t))
 
     def _at(self, times: Tensor) -> Tensor:
         # Ends that were not reached exactly, for rounding, still count.
@@ -208,10 +197,8 @@ class SampleDenseOutput(Guarded):
         if bool(outside.any()):
             sample = int(outside.nonzero()[0])
             low, high = sorted((float(self.times[0, sample]), float(self.reached[sample])))
-            raise OptionError(
-                f"The equation of sample {sample} was solved from {low:.6g} to {high:.6g}, got the "
-                f"time {float(times[sample]):.6g}. Solve further to evaluate it there."
-            )
+            subject = f"The equation of sample {sample}"
+            raise _outside(subject, low, high, float(times[sample]))
         result = self.y0.clone()
         if not self._starts:
             return result
@@ -222,22 +209,19 @@ class SampleDenseOutput(Guarded):
         for step in last.unique().tolist():
             if step >= 0:
                 rows = (last == step).nonzero().squeeze(1)
-                ahead = (times - starts[step])[rows]
-                result[rows] = self._inside(step, rows, ahead, sizes[step][rows])
+                distance = (times - starts[step])[rows]
+                result[rows] = self._inside(step, rows, distance, sizes[step][rows])
         return result
 
-    def _inside(self, step: int, rows: Tensor, ahead: Tensor, size: Tensor) -> Tensor:
+    def _inside(self, step: int, rows: Tensor, distance: Tensor, size: Tensor) -> Tensor:
         values = self._values[step]
         column = (-1,) + (1,) * (values.dim() - 2)
         if len(values) > 1:
-            weights = quartic_weights(ahead / size)
-            parts = zip(weights, values[:, rows], strict=True)
-            return sum(
-                (w.to(v.dtype).view(column) * v for w, v in parts),
-                torch.zeros_like(values[0, rows]),
-            )
+            parts = zip(quartic_weights(distance / size), values[:, rows], strict=True)
+            terms = (w.to(v.dtype).view(column) * v for w, v in parts)
+            return sum(terms, torch.zeros_like(values[0, rows]))
         # No polynomial: a step of the method, for all samples, so that the field sees its batch.
         h = torch.zeros_like(self.reached)
-        h[rows] = ahead
+        h[rows] = distance
         start = self._starts[step].view(column)
         return self.solver.stages(self.field, start, h.view(column), values[0])[0][rows]

@@ -1,13 +1,14 @@
 """Events: the times at which a function of the state crosses zero, and their gradients.
 
-Written once for both clocks: an event of the whole batch has one time, one of every sample as many
-as there are samples.
+All functions serve both kinds of solves: an event of the batch has one time, an event of every
+sample as many as there are samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Real
 from typing import Any, Literal
 
@@ -21,6 +22,8 @@ from undamped.ode.state.packing import Packing
 from undamped.ode.state.times import drift
 
 EPS = 2.3e-16
+FRACTIONS = (0.25, 0.5, 0.75)
+"""Fractions of a step at which an event is evaluated, besides its ends."""
 Direction = Literal["any", "rising", "falling"]
 
 
@@ -32,9 +35,9 @@ class Event:
     Where g is faster than the state, `options={"max_step": …}` bounds the steps.
 
     Args:
-        function: g, on the user's form of the state; numbers, or whether something holds.
+        function: g, on the user's form of the state; it returns numbers, or truth values.
         direction: Which changes of sign count: any, from below zero, or from above.
-        terminal: Whether the solve ends there; else it goes on, and all events are returned.
+        terminal: Whether the solve ends there; otherwise it continues, and all are returned.
 
     Example:
         >>> landing = Event(lambda t, y: y[0], direction="falling")
@@ -57,18 +60,14 @@ class EventFunction:
     """An event as the loops need it: on packed states, one number or one for every sample.
 
     Args:
-        event: What the user gave.
+        event: The event of the user.
         packing: Of the state.
         each: Whether every sample has its own event.
     """
 
     def __init__(self, event: Event, packing: Packing, *, each: bool) -> None:
         self.event, self.packing, self.each = event, packing, each
-
-    @property
-    def terminal(self) -> bool:
-        """Whether the solve ends there."""
-        return self.event.terminal
+        self.terminal = event.terminal
 
     def __call__(self, t: float | Tensor, y: Tensor) -> Tensor:
         """Return g in double precision, without dimensions or (batch,)."""
@@ -84,24 +83,19 @@ class EventFunction:
             if self.each:
                 raise ShapeError(
                     "With a step size per sample the event must return one number for each of the "
-                    f"{count} samples, got {got}. Use steps='batch' for an event of the whole "
+                    f"{count} samples, got {got}. Use steps='batch' for an event of the "
                     "batch."
                 )
             raise ShapeError(
                 f"The event must return one number, got {got}. Reduce it, for example with .min() "
                 "for the first of a batch."
             )
-        # What holds is 1, what does not is −1.
+        # True counts as 1, false as −1.
         number = value.double() * 2 - 1 if value.dtype == torch.bool else value.double()
         return number.reshape(-1) if self.each else number.reshape(())
 
     def crossed(self, before: Any, after: Any) -> Any:
-        """Whether g, which has left zero before, comes to zero or past it; never where it is NaN.
-
-        Args:
-            before: A number, or a tensor of them.
-            after: Likewise.
-        """
+        """Whether g, which is not zero before, reaches zero or passes it; never where it is NaN."""
         # By signs: the product of two small numbers is zero.
         falling = (before > 0) & (after <= 0)
         rising = (before < 0) & (after >= 0)
@@ -112,6 +106,54 @@ class EventFunction:
 
 
 @torch.no_grad()
+def first_event(
+    event: EventFunction,
+    values: Sequence[Tensor],
+    t: Tensor,
+    h: Tensor,
+    at: Callable[[Tensor], Tensor],
+    after: float = 0.0,
+    accepted: Tensor | None = None,
+) -> tuple[Tensor, Tensor] | None:
+    """Return which steps meet an event, and step sizes that end there; None if none does.
+
+    Args:
+        event: g.
+        values: g at the start of each step, at the `FRACTIONS` of it and at its end, (steps,) each.
+        t: Times at which the steps begin, (steps,).
+        h: Step sizes, (steps,).
+        at: From step sizes to g at their ends, by true steps of the method.
+        after: Fraction of the steps at which the first value is.
+        accepted: Steps that count; all by default.
+    """
+    crossings = torch.stack([event.crossed(*pair) for pair in pairwise(values)])
+    if accepted is not None:
+        crossings = crossings & accepted
+    happening = crossings.any(0)
+    if not bool(happening.any()):
+        return None
+    low, high, g_low, g_high = after * h, h, values[0], values[-1]
+    several = happening & ((crossings.sum(0) > 1) | ~event.crossed(g_low, g_high))
+    if bool(several.any()):
+        # The first of them, between two fractions at which the event was evaluated.
+        first = crossings.long().argmax(0)
+        fractions = torch.tensor((after, *FRACTIONS, 1.0), dtype=h.dtype, device=h.device)
+        low = torch.where(several, fractions[first] * h, low)
+        high = torch.where(several, fractions[first + 1] * h, high)
+        # Values at the ends of the step are available.
+        moved = several & (first > 0)
+        g_low = torch.where(moved, at(low), g_low) if bool(moved.any()) else g_low
+        moved = several & (first < len(FRACTIONS))
+        g_high = torch.where(moved, at(high), g_high) if bool(moved.any()) else g_high
+        happening = happening & event.crossed(g_low, g_high)
+        if not bool(happening.any()):
+            return None
+    width = torch.where(happening, high - low, torch.zeros_like(h))
+    tolerance = 8 * EPS * torch.maximum(t.abs(), (t + h).abs())
+    size = low + locate(lambda part: at(low + part), width, g_low, g_high, tolerance)
+    return happening, torch.where(happening, size, h)
+
+
 def locate(
     at: Callable[[Tensor], Tensor],
     size: Tensor,
@@ -121,17 +163,17 @@ def locate(
 ) -> Tensor:
     """Return how far into its step each has its event.
 
-    The event is found with true steps of the method, not with a polynomial, so that its state is
-    as accurate as any other. Illinois' variant of false position, which halves the interval where
-    it is slow, for functions that jump. Where g is NaN there is no sign to change. A zero is the
-    event only if g is not zero just before it: functions may rest there.
+    The event is located with true steps of the method, not with a polynomial, so that its state is
+    as accurate as any other. The algorithm is the Illinois variant of false position, which halves
+    the interval where it is slow, for functions that jump. Where g is NaN there is no sign to
+    change. A zero is the event only if g is not zero just before it: functions may rest there.
 
     Args:
         at: From step sizes to g at their ends, by true steps of the method.
         size: The step sizes within which g changes sign, (events,); 0 where it does not.
         low_value: g at the start of the step.
         high_value: g at its end.
-        tolerance: How closely to find it, what times can tell apart.
+        tolerance: Accuracy of the time, at which two times differ.
     """
     low, high = torch.zeros_like(size), size.clone()
     g_low, g_high = low_value.to(size.dtype), high_value.to(size.dtype)
@@ -154,7 +196,7 @@ def locate(
         # Not a number where g is infinite.
         part = torch.where((part >= 0) & (part <= 1), part, half)
         part = torch.minimum(torch.maximum(part, margin), 1 - margin)
-        # One that is done keeps its place.
+        # A step whose event is located does not change.
         middle = torch.where(located, high, low + (high - low) * part)
         g = at(middle).to(size.dtype)
         beyond = ~located & torch.where(rising, g >= 0, g <= 0)
@@ -205,18 +247,18 @@ def with_event_gradient(
         field: f.
         times: Event times, without dimensions or (batch,); NaN for samples without an event.
         y: States there, NaN likewise.
-        start: Time and state at the start, where f is known to be finite: f and g look at samples
-            without an event there, so that no NaN comes back from them.
-        exact: Whether derivatives of derivatives are needed: then Newton's method, whose every
-            step with a fixed slope makes one more derivative right, goes on for another step.
+        start: Time and state at the start, where f is finite: f and g are evaluated there for
+            samples without an event, so that no NaN comes back from them.
+        exact: Whether derivatives of derivatives are needed. Newton's method, whose every step
+            with a fixed slope makes one more derivative right, then takes another step.
     """
     moments = times.to(y.dtype)
     if not torch.is_grad_enabled():
         return moments, y
     column = (len(times),) + (1,) * (y.dim() - 1) if event.each else ()
     happened = ~times.isnan()
-    keep = happened.view(column)
-    safe = torch.where(keep, y, start[1].detach())
+    mask = happened.view(column)
+    safe = torch.where(mask, y, start[1].detach())
     time = torch.where(happened, moments, start[0].to(y)).view(column)
     slopes = _slopes(event, field, time, safe)
     if slopes is None:
@@ -235,4 +277,4 @@ def with_event_gradient(
     if exact:
         shift = shift - change(time + shift, drift(field, time, safe, shift, exact=True))
     state = drift(field, time, safe, shift, exact=exact)
-    return moments + shift.reshape(times.shape), torch.where(keep, state, torch.nan)
+    return moments + shift.reshape(times.shape), torch.where(mask, state, torch.nan)

@@ -1,4 +1,4 @@
-"""How large an error counts: the norm of an attempt's error in units of the tolerance."""
+"""The norm of an attempt's error in units of the tolerance."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class ErrorNorm:
     """The error of an attempt in units of the tolerance.
 
     Equation:
-        max over members ‖e / (atol + rtol max(|y|, |y'|))‖, root mean square
+        max over tensors ‖e / (atol + rtol max(|y|, |y'|))‖, root mean square
 
-    A norm over all members at once would hide the error of a small one beside a large one. The mean
-    of a complex member is over its numbers, not over the two reals of each.
+    A norm over all tensors of a tuple would hide the error of a small one behind a large one. The
+    mean of a complex tensor is over its numbers, not over the two reals of each.
 
     Args:
         rtol: Relative tolerance; one, or one for every number of the packed state.
         atol: Absolute tolerance, likewise.
-        parts: Where the members that count lie; all of the state, as one, by default.
-        function: Takes the place of the root mean square, on packed errors.
+        parts: The tensors that count; by default the complete state, as one.
+        function: Replaces the root mean square, on packed errors.
         leading: How many leading numbers of the flattened state count, in place of parts.
     """
 
@@ -51,9 +51,9 @@ class ErrorNorm:
             )
         uniform = not isinstance(rtol, Tensor) and not isinstance(atol, Tensor)
         self.uniform = (float(rtol), float(atol)) if uniform else (0.0, 0.0)
-        """Both tolerances, where one holds for every number."""
+        """Both tolerances, where they are the same for every number."""
         self.compiled = uniform and parts is None and function is None
-        """Whether a kernel can take it: one tolerance, and no members."""
+        """Whether a kernel can compute it: one tolerance, and one tensor."""
 
     @classmethod
     def of(cls, settings: Settings, packing: Packing) -> ErrorNorm:
@@ -65,7 +65,7 @@ class ErrorNorm:
 
     @torch.no_grad()
     def weights(self, y: Tensor) -> Tensor:
-        """Return what makes units of the tolerance at y of every number."""
+        """Return the factors from numbers to units of the tolerance at y."""
         return self._at_least_tiny(y.abs().mul_(self.rtol).add_(self.atol)).reciprocal_()
 
     @torch.no_grad()
@@ -73,13 +73,13 @@ class ErrorNorm:
         """Return the error of every number of a step from y to y1."""
         scale = torch.maximum(y.abs(), y1.abs()).mul_(self.rtol).add_(self.atol)
         scale = self._at_least_tiny(scale)
-        # The last term is zero, or NaN where the step ended in infinity: no error is small in
-        # units of that.
+        # The last term is zero, or NaN where the step ended in infinity: no error is small
+        # relative to that.
         return error.div(scale).add_(y1 - y1)
 
     @staticmethod
     def _at_least_tiny(scale: Tensor) -> Tensor:
-        """Give a scale to what stays zero without an atol: its error is zero, not 0/0."""
+        """Return a positive scale: the error of numbers that stay zero is zero, not 0/0."""
         return scale.clamp_min_(torch.finfo(scale.dtype).tiny)
 
     def __call__(self, error: Tensor, y: Tensor, y1: Tensor) -> float:
@@ -92,7 +92,7 @@ class ErrorNorm:
             value = self.function(ratio)
             if isinstance(value, Tensor) and value.numel() != 1:
                 raise OptionError(
-                    "options.norm must return one number for the whole state, got shape "
+                    "options.norm must return one number for the state, got shape "
                     f"{tuple(value.shape)}. errors.pow(2).mean().sqrt() is the usual norm."
                 )
             return float(value)
@@ -119,7 +119,7 @@ class ErrorNorm:
 
 
 def largest(sizes: Iterable[float]) -> float:
-    """Return the largest number, NaN if there is one: max() would pass over it."""
+    """Return the largest number, NaN if there is one, which max() would ignore."""
     return max(sizes, key=lambda size: (size != size, size))
 
 

@@ -1,4 +1,4 @@
-"""The way of a solve through time: where steps have to end, and which outputs lie in them."""
+"""The route of a solve through time: where steps have to end, and which outputs lie in them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from torch import Tensor
 from undamped._base.errors import OptionError
 from undamped.ode.state.times import coincide
 
-NEXT_TO_NOTHING = 1e-200
+TINY = 1e-200
 # A step from t = 0 may be smaller by this factor, relative to the span of the solve.
 AT_ZERO = 1e-6
 LONG = 1e3
+Outputs = tuple[tuple[int, float | None], ...]
+"""Outputs in a step: their numbers, with the fraction of the step or None for its end."""
+Window = tuple[float, float]
 
 
 class Route:
@@ -34,12 +37,12 @@ class Route:
         inside = [stop for stop in inside if self.before(stop, self.end)]
         self._stops = inside if self.direction > 0 else inside[::-1]
 
-    def before(self, time: float, other: float) -> bool:
+    def before(self, first: float, second: float) -> bool:
         """Whether a time is passed before another."""
-        return (other - time) * self.direction > 0
+        return (second - first) * self.direction > 0
 
     def intervals(self) -> Iterator[tuple[float, float, int | None]]:
-        """Yield from where to where steps go, and the number of the output at the end, if any."""
+        """Yield begin and end of every interval, and the number of the output there, if any."""
         stops = list(self._stops)
         for index in range(1, len(self.times)):
             begin, target = self.times[index - 1], self.times[index]
@@ -49,10 +52,10 @@ class Route:
             yield begin, target, index
 
     def target(self, t: float, index: int, *, lands_everywhere: bool) -> float:
-        """Return where a step has to end at the latest.
+        """Return the time at which a step from t has to end at the latest.
 
         Args:
-            t: Where it begins.
+            t: Time at which it begins.
             index: The next output.
             lands_everywhere: Whether steps end at outputs; otherwise these may lie inside.
         """
@@ -61,17 +64,8 @@ class Route:
         target = self.times[index] if lands_everywhere else self.end
         return self._stops[0] if self._stops and self.before(self._stops[0], target) else target
 
-    def outputs(self, t: float, index: int, after: float) -> tuple[tuple[int, float | None], ...]:
-        """Return the outputs from one on that lie in a step.
-
-        Args:
-            t: Where it begins.
-            index: The first output after that.
-            after: Where it ends.
-
-        Returns:
-            Their numbers, each with the fraction of the step at which it lies, None for its end.
-        """
+    def outputs(self, t: float, index: int, after: float) -> Outputs:
+        """Return the outputs that lie in a step from t to `after`, of which `index` is the next."""
         inside = []
         for number in range(index, len(self.times)):
             time = self.times[number]
@@ -87,33 +81,23 @@ class Route:
         the span of the solve sets the scale.
         """
         span = min(max(abs(self.start), abs(self.end)), LONG)
-        return 16 * 2.3e-16 * max(abs(t), AT_ZERO * span, NEXT_TO_NOTHING)
+        return 16 * 2.3e-16 * max(abs(t), AT_ZERO * span, TINY)
 
-    def coincide(self, time: float, other: float) -> bool:
+    def coincide(self, first: float, second: float) -> bool:
         """Whether two times are the same but for rounding."""
         ends = [abs(end) for end in (self.start, self.end) if math.isfinite(end)]
-        return math.isfinite(time) and coincide(time, other, max(ends))
-
-
-Window = tuple[float, float]
+        return math.isfinite(first) and coincide(first, second, max(ends))
 
 
 def read_stops(value: Any, name: str) -> tuple[float, ...]:
-    """Return times, sorted, from what a user gave.
-
-    Args:
-        value: A tensor or a sequence of times, or None.
-        name: What the option is called.
-    """
-    if value is None:
-        return ()
+    """Return times, sorted, from a tensor or a sequence that a user gave as an option `name`."""
     try:
         times = torch.as_tensor(value, dtype=torch.float64).detach().reshape(-1).tolist()
     except (TypeError, ValueError, RuntimeError):
         times = [math.nan]
     if not all(math.isfinite(time) for time in times):
         raise OptionError(
-            f"options.{name} must hold finite times in a tensor or a list, got "
+            f"options.{name} must be finite times in a tensor or a list, got "
             f"{'NaN or infinity' if isinstance(value, Tensor) else f'a {type(value).__name__}'}."
         )
     return tuple(sorted(set(times)))
@@ -123,15 +107,15 @@ class Jumps:
     """On which side of a jump a step evaluates its field.
 
     Args:
-        times: Where the field jumps.
-        everywhere: Whether to take the end of every step for a jump.
+        times: Times at which the field jumps.
+        everywhere: Whether the end of every step counts as a jump.
     """
 
     def __init__(self, times: Sequence[float] = (), *, everywhere: bool = False) -> None:
         self.times, self.everywhere = frozenset(times), everywhere
 
     def __bool__(self) -> bool:
-        """Whether there is anything to mind."""
+        """Whether there are any jumps."""
         return self.everywhere or bool(self.times)
 
     def window(self, t: Any, h: Any) -> Window | None:

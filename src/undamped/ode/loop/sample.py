@@ -8,96 +8,66 @@ evaluated only on the samples that have not finished.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from undamped.ode.failure import DIVERGED, Stop, explain_failure, of_one_sample
-from undamped.ode.field import CountedField
-from undamped.ode.loop.batch import LOOKS, STIFFNESS_EVERY
-from undamped.ode.loop.clocks import Attempt, Clocks, discard_steps
+from undamped.ode.loop.batch import STIFFNESS_EVERY
+from undamped.ode.loop.clocks import Attempt, Clocks
 from undamped.ode.loop.control import ControlMemory, first_step
-from undamped.ode.loop.events import EPS, EventFunction, locate, with_event_gradient
-from undamped.ode.loop.norm import ErrorNorm, sample_norms
+from undamped.ode.loop.events import FRACTIONS, first_event, with_event_gradient
+from undamped.ode.loop.norm import sample_norms
 from undamped.ode.loop.stability import SampleStabilityControl
 from undamped.ode.loop.tangent import SampleTangentControl
-from undamped.ode.methods.combine import Terms, combine_terms
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.implicit.stepper import ImplicitStepper, PredictiveMemory
-from undamped.ode.record import EventResult, Failure, Run, Statistics, Status, Step, Trace
-from undamped.ode.settings import Settings
+from undamped.ode.methods.stages import Terms, combine_terms
+from undamped.ode.record import EventResult, Failure, Run, Status, Step
 from undamped.ode.state.times import coincide
-
-Watch = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]], None]
 
 
 class PerSampleIntegration(Run):
-    """One solve in which every sample has its own step size.
+    """One solve by an explicit method in which every sample has its own step size.
 
-    Args:
-        field: The field; it is given times of shape (batch, 1, …) and must treat samples apart.
-        solver: An explicit method with an error estimate.
-        y0: Start values, (batch, …).
-        times: Output times (outputs, batch), each column increasing or decreasing.
-        settings: Tolerances and limits.
-        first: f at the start, where it is available.
-        keep: Whether to keep states for recomputation.
-        compact: Whether the field sees only unfinished samples.
-        event: A function of every sample whose zero ends that sample.
-        watch: Called with (rows, t, h, y, y1, stages) after every attempt, h zero where rejected.
-        norm: Of errors; that of the settings by default.
-        differentiated: Whether gradients are taken through the steps, so that their errors count.
+    Arguments are as for `Run`, with times (outputs, batch), each column increasing or decreasing.
+    The field is called with times of shape (batch, 1, …) and must treat samples separately.
     """
 
     solver: RungeKutta
 
-    def __init__(
-        self,
-        field: CountedField,
-        solver: RungeKutta,
-        y0: Tensor,
-        times: Tensor,
-        settings: Settings,
-        *,
-        first: Tensor | None = None,
-        keep: bool = False,
-        compact: bool = False,
-        event: EventFunction | None = None,
-        watch: Watch | None = None,
-        norm: ErrorNorm | None = None,
-        differentiated: bool = False,
-    ) -> None:
-        self.field, self.solver, self.settings, self.times = field, solver, settings, times
-        self.keep, self.compact, self.first = keep, compact, first
-        self.event, self.watch = event, watch
-        self.y0 = self.y = y0
-        batch = y0.shape[0]
+    def _prepare(self) -> None:
+        y0, times, field, solver = self.y0, self.times, self.field, self.solver
+        self.y, batch = y0, y0.shape[0]
         self.column = (batch,) + (1,) * (y0.dim() - 1)
         self.clocks = Clocks(times)
-        self.values: list[Tensor] = [y0] + [torch.full_like(y0, math.nan) for _ in times[1:]]
+        self.values += [torch.full_like(y0, math.nan) for _ in times[1:]]
         # After the outputs, where there may be events: the states at them.
         self.event_times: Tensor | None = None
-        if event is not None:
+        if self.event is not None:
             self.event_times = torch.full_like(times[0], math.nan)
             self.values.append(torch.full_like(y0, math.nan))
-        self.trace = Trace()
-        self.statistics = Statistics()
-        self.norm = norm or ErrorNorm.of(settings, field.packing)
         self.tangent: SampleTangentControl | None = None
         self.stability: SampleStabilityControl | None = None
-        if differentiated and y0.numel():
+        if self.options.differentiated and y0.numel():
             if not solver.implicit:
                 self.stability = SampleStabilityControl(field, solver, y0)
-            self.tangent = SampleTangentControl(field, solver, settings, self.norm, y0)
-        self.failure: Failure | None = None
-        """Of the sample that failed first."""
+            self.tangent = SampleTangentControl(field, solver, self.settings, self.norm, y0)
         self.failed: dict[int, Status] = {}
+        """Why samples failed; `failure` is that of the first."""
         self.output_steps = torch.zeros(batch, dtype=torch.long, device=y0.device)
         """Number of recorded steps up to the last output of each sample."""
         self.sample_steps = torch.zeros(batch, dtype=torch.long, device=y0.device)
+
+    @property
+    def value_times(self) -> Tensor:
+        """When the values are: output times, and events, or the last time where there is none."""
+        if self.event_times is None:
+            return self.times
+        ends = torch.where(self.event_times.isnan(), self.times[-1], self.event_times)
+        return torch.cat((self.times, ends.unsqueeze(0)))
 
     def run(self) -> None:
         """Integrate until every sample is done, or has failed."""
@@ -124,11 +94,11 @@ class PerSampleIntegration(Run):
             if attempts == settings.max_steps:
                 self._fail(rows, [Status.MAX_STEPS] * len(rows), clocks.h)
                 return
-            attempt = clocks.attempt(rows if self.compact else batch, self.y)
+            attempt = clocks.attempt(rows if self.options.compact else batch, self.y)
             events = self._attempt(attempt, attempts)
             self._advance(attempt)
             if self.tangent is not None:
-                self.tangent.accept_rows(attempt.rows, attempt.accepted)
+                self.tangent.accept_rows(attempt)
             if events is not None:
                 self._end_at_events(attempt.rows[events])
             stuck = clocks.resize(attempt, self._next_factor(attempt), self._largest(attempt.rows))
@@ -155,34 +125,31 @@ class PerSampleIntegration(Run):
         self._stages(attempt, first)
         new = len(attempt.stages) - (first is not None)
         self.statistics.sample_evaluations += new * len(rows)
-        t, h = attempt.step
         with torch.no_grad():
-            error = self.solver.estimate(h, attempt.stages)
+            error = self.solver.estimate(attempt.step[1], attempt.stages)
             assert error is not None
             attempt.ratio = self.norm.of_rows(rows).each(error, attempt.y, attempt.y1)
-        self._add_tangent_error(attempt)
+        if self.tangent is not None:
+            attempt.ratio = self.tangent.error_norms(attempt)
         if self.stability is not None and attempts % self.stability.every == 0 < attempts:
-            self.stability.look(rows, (t, h), attempt.y, attempt.stages[0], error)
+            self.stability.measure(attempt, error)
         attempt.accepted = accepted = (attempt.ratio <= 1) & attempt.active
         if attempts % STIFFNESS_EVERY == 0:
-            self._look_at_stiffness(attempt)
+            self._note_stiffness(attempt)
         finite = not torch.is_grad_enabled() or bool(torch.isfinite(attempt.ratio).all())
         if not finite and accepted.any():
             # A rejected value gets no gradient, yet zero times infinity is not zero: what is not
             # finite must not be in the graph.
-            moved = attempt.column(attempt.accepted_h)
-            self._stages(attempt, first, moved)
-        events = None
-        if self.event is not None:
-            crossing = self._find_events(attempt)
-            if crossing is not None:
-                events, attempt.h = crossing
-                attempt.landing = attempt.landing & ~events
-                self._stages(attempt, None)
+            self._stages(attempt, first, attempt.column(attempt.accepted_h))
+        crossing = None if self.event is None else self._find_events(attempt)
+        if crossing is not None:
+            events, attempt.h = crossing
+            attempt.landing = attempt.landing & ~events
+            self._stages(attempt, None)
         if self.watch is not None:
             self.watch(rows, attempt.t, attempt.accepted_h, attempt.y, attempt.y1, attempt.stages)
         self.first = self._next_first(attempt)
-        return events
+        return None if crossing is None else crossing[0]
 
     def _stages(self, attempt: Attempt, first: Tensor | None, h: Tensor | None = None) -> None:
         """Evaluate the stages of a step, of its size or of another one."""
@@ -191,19 +158,9 @@ class PerSampleIntegration(Run):
             self.field, t, size if h is None else h, attempt.y, first=first, last=True
         )
 
-    def _add_tangent_error(self, attempt: Attempt) -> None:
-        """Let the error of a tangent count where gradients are taken through the step."""
-        if self.tangent is not None:
-            attempt.ratio = self.tangent.error_norms(
-                attempt.rows, attempt.ratio, attempt.y, attempt.y1, attempt.step
-            )
-
     def _next_factor(self, attempt: Attempt) -> Tensor:
         """Return what the step sizes are to be multiplied by."""
-        memory = self.memory.of(attempt.rows)
-        factor = memory.next_factor(attempt.ratio, attempt.accepted)
-        self.memory.put(attempt.rows, memory)
-        return factor
+        return self.memory.next_factors(attempt.rows, attempt.ratio, attempt.accepted)
 
     def _largest(self, rows: Tensor) -> Tensor | None:
         """Return the upper bounds of the next step sizes, or None."""
@@ -227,54 +184,29 @@ class PerSampleIntegration(Run):
         def measure(terms: Terms, parts: Sequence[Tensor]) -> Tensor:
             return self.norm.each(combine_terms(None, 1.0, terms, parts), y, y)
 
-        def ahead(size: Tensor) -> Tensor:
+        def slope_after(size: Tensor) -> Tensor:
             by = (size * clocks.direction).view(self.column)
             return self.field((time + by).to(y.dtype), y + by.to(y.dtype) * slope)
 
-        h = first_step(y, slope, order=self.solver.error_order, measure=measure, ahead=ahead)
+        order = self.solver.error_order
+        h = first_step(y, slope, order=order, measure=measure, slope_after=slope_after)
         return torch.as_tensor(h).clamp_max(limit)
 
     @torch.no_grad()
     def _find_events(self, attempt: Attempt) -> tuple[Tensor, Tensor] | None:
         """Return which rows meet their event in this step, and step sizes that end there."""
-        assert self.event is not None
-        event, t, h, value = self.event, attempt.t, attempt.h, attempt.y.detach()
-        start, end, column = attempt.step[0], attempt.y1.detach(), attempt.column
-        values = [event(start, value)]
-        for fraction in LOOKS:
-            # On the line between the ends: a crossing there is located with true steps below.
-            inside = torch.lerp(value, end, fraction)
-            values.append(event(column(t + fraction * h), inside))
-        values.append(event(column(t + h), end))
-        crossings = [attempt.accepted & event.crossed(*pair) for pair in pairwise(values)]
-        happening = torch.stack(crossings).any(0)
-        if not bool(happening.any()):
-            return None
+        event, t, h, column = self.event, attempt.t, attempt.h, attempt.column
+        assert event is not None
+        start, y, y1 = attempt.step[0], attempt.y.detach(), attempt.y1.detach()
 
         def at(size: Tensor) -> Tensor:
-            moved, _ = self.solver.stages(self.field, start, column(size), value)
+            moved, _ = self.solver.stages(self.field, start, column(size), y)
             return event(column(t + size), moved)
 
-        low, high = torch.zeros_like(h), h
-        before, after = values[0], values[-1]
-        several = happening & (
-            (sum(c.long() for c in crossings) > 1) | ~event.crossed(before, after)
-        )
-        if bool(several.any()):
-            # The first of them, between two fractions at which the event was evaluated.
-            first = torch.stack(crossings).long().argmax(0)
-            fractions = torch.tensor((0.0, *LOOKS, 1.0), dtype=h.dtype, device=h.device)
-            low = torch.where(several, fractions[first] * h, low)
-            high = torch.where(several, fractions[first + 1] * h, high)
-            before = torch.where(several, at(low), before)
-            after = torch.where(several, at(high), after)
-            happening = happening & event.crossed(before, after)
-            if not bool(happening.any()):
-                return None
-        width = torch.where(happening, high - low, torch.zeros_like(h))
-        tolerance = 8 * EPS * torch.maximum(t.abs(), (t + h).abs())
-        size = low + locate(lambda part: at(low + part), width, before, after, tolerance)
-        return happening, torch.where(happening, size, h)
+        # On the line between the ends: a crossing there is located with true steps.
+        inside = [event(column(t + x * h), torch.lerp(y, y1, x)) for x in FRACTIONS]
+        values = [event(start, y), *inside, event(column(t + h), y1)]
+        return first_event(event, values, t, h, at, accepted=attempt.accepted)
 
     def _end_at_events(self, rows: Tensor) -> None:
         """Write the states at events, after which these samples take no further steps."""
@@ -305,13 +237,8 @@ class PerSampleIntegration(Run):
 
     def _note(self, output: int, rows: Tensor) -> None:
         """Record which samples wrote an output after the last recorded step."""
-        self._record(Step(0.0, 0.0, ((output, None),), landed=rows))
-        self.output_steps = self.output_steps.index_fill(0, rows, len(self.trace.steps))
-
-    def _record(self, step: Step) -> None:
-        if self.keep and len(self.trace.steps) % self.settings.checkpoint_steps == 0:
-            self.trace.checkpoints.append((self.y,))
-        self.trace.steps.append(step)
+        self.trace.append(Step(0.0, 0.0, ((output, None),), landed=rows), (self.y,))
+        self.output_steps = self.output_steps.index_fill(0, rows, len(self.trace))
 
     def _advance(self, attempt: Attempt) -> None:
         """Record a step, advance the samples that accept it, and write their outputs."""
@@ -323,7 +250,7 @@ class PerSampleIntegration(Run):
             return
         t, h = attempt.column(attempt.t), attempt.column(attempt.accepted_h)
         complete = len(rows) == self.y.shape[0]
-        self._record(Step(t, h, rows=None if complete else rows))
+        self.trace.append(Step(t, h, rows=None if complete else rows), (self.y,))
         new = torch.where(attempt.column(accepted), attempt.y1, self.y[rows])
         self.y = new if complete else self.y.index_copy(0, rows, new)
         self.clocks.accept(attempt)
@@ -335,7 +262,7 @@ class PerSampleIntegration(Run):
             self._write(landed)
 
     @torch.no_grad()
-    def _look_at_stiffness(self, attempt: Attempt) -> None:
+    def _note_stiffness(self, attempt: Attempt) -> None:
         pair = self.solver.tableau.end_pair
         if pair is None:
             return
@@ -346,7 +273,7 @@ class PerSampleIntegration(Run):
             self.statistics.note_stiffness(float(rates.max()))
 
     def _next_first(self, attempt: Attempt) -> Tensor | None:
-        """Return f where the next steps begin, if the last stage of this one says it."""
+        """Return f where the next steps begin, if it is the last stage of this step."""
         if not self.solver.tableau.reuses_last:
             return None
         accepted = attempt.column(attempt.accepted)
@@ -387,10 +314,9 @@ class PerSampleIntegration(Run):
         outputs = clocks.index[rows] - 1
         clocks.t = clocks.t.index_copy(0, rows, self.times[outputs, rows])
         self.y = self.y.index_copy(0, rows, torch.stack(self.values)[outputs, rows])
-        if self.keep:
+        if self.options.checkpoint:
             failed = torch.zeros_like(clocks.index, dtype=torch.bool).index_fill(0, rows, True)
-            checkpoint_steps = self.settings.checkpoint_steps
-            discard_steps(self.trace, checkpoint_steps, failed, self.output_steps, clocks.t, self.y)
+            self.trace.discard(failed, self.output_steps, clocks.t, self.y)
         clocks.finish(rows)
 
     def _explain(self, status: Status, sample: int, h: Tensor, invalid: bool) -> Failure:
@@ -442,8 +368,8 @@ class ImplicitPerSample(PerSampleIntegration):
     """One solve by an implicit method; arguments as for `PerSampleIntegration`.
 
     All samples solve the equations of their steps at once. Each has its own derivative, factors
-    and corrections: one that converges waits for the others unchanged, and one that fails takes a
-    shorter step while the others advance.
+    and corrections: a sample that converges waits for the others unchanged, and one that fails
+    takes a shorter step while the others advance.
     """
 
     def _begin(self) -> None:
@@ -457,10 +383,11 @@ class ImplicitPerSample(PerSampleIntegration):
 
     def _attempt(self, attempt: Attempt, attempts: int) -> Tensor | None:
         count, self.stepper.state = self.field.count, (self.y,)
-        y1 = self.stepper.attempt(*attempt.step)
-        attempt.y1, attempt.ratio = y1, self.stepper.error_norms(self.norm)
-        self._add_tangent_error(attempt)
-        self.statistics.sample_evaluations += (self.field.count - count) * len(y1)
+        attempt.y1 = self.stepper.attempt(*attempt.step)
+        attempt.ratio = self.stepper.error_norms(self.norm)
+        if self.tangent is not None:
+            attempt.ratio = self.tangent.error_norms(attempt)
+        self.statistics.sample_evaluations += (self.field.count - count) * len(self.y)
         attempt.accepted = (attempt.ratio <= 1) & attempt.active
         self.stepper.accept_lanes(attempt.accepted.cpu().numpy())
         return None

@@ -1,4 +1,4 @@
-"""Explicit steps of a differentiated solve keep a distance from the limit of stability.
+"""Explicit steps of a differentiated solve stay away from the limit of stability.
 
 At the limit the fastest components of the state neither grow nor decay. They are as small as the
 tolerance, but their derivative grows with every step. Power iteration with differences of the
@@ -17,12 +17,15 @@ import torch
 from torch import Tensor
 
 from undamped.ode.field import CountedField
+from undamped.ode.loop.clocks import Attempt
 from undamped.ode.loop.route import Jumps
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta, RungeKuttaStepper
 from undamped.ode.methods.solver import Stepper
 
 FIRST, OFTEN, SELDOM = 2, 1, 64
 """Accepted steps before the first measurement, between two near the limit, and at most."""
+SAMPLES_SELDOM = 8
+"""Attempts between two measurements where every sample has a step size, far from the limit."""
 NEAR = 0.5
 """Fraction of the limit above which the rate is measured often."""
 DISTANCE = 0.85
@@ -38,22 +41,22 @@ class StabilityControl:
 
     Args:
         field: The field.
+        jumps: Times at which the field jumps.
     """
 
-    def __init__(self, field: CountedField) -> None:
-        self.field = field
+    def __init__(self, field: CountedField, jumps: Jumps) -> None:
+        self.field, self.jumps = field, jumps
         self._every = self._wait = FIRST
         self._direction: Tensor | None = None
         self._largest = math.inf
 
-    def largest_step(self, stepper: Stepper, t: float, h: float, jumps: Jumps) -> float:
+    def largest_step(self, stepper: Stepper, t: float, h: float) -> float:
         """Return how large the next step may be, before the last attempt is accepted.
 
         Args:
             stepper: The method.
-            t: Where the attempt began.
+            t: Time at which the attempt began.
             h: Its size, with the sign of its direction.
-            jumps: Times at which the field jumps.
         """
         self._wait -= 1
         if self._wait > 0:
@@ -63,7 +66,7 @@ class StabilityControl:
             self._wait, self._largest = OFTEN, math.inf
             return self._largest
         low_order, rate = explicit.solver.order <= LOW_ORDER, 0.0
-        with self.field.within(jumps.window(t, h)):
+        with self.field.within(self.jumps.window(t, h)):
             for _ in range(ROUNDS if low_order and self._direction is None else 1):
                 rate = self._rate(explicit, t)
         limit = explicit.solver.tableau.stability_limit
@@ -106,7 +109,7 @@ class SampleStabilityControl:
     def __init__(self, field: CountedField, solver: RungeKutta, y: Tensor) -> None:
         self.field, self.limit = field, solver.tableau.stability_limit
         self._low_order = solver.order <= LOW_ORDER
-        self.every = 1 if self._low_order else 8
+        self.every = OFTEN if self._low_order else SAMPLES_SELDOM
         """Number of attempts from one measurement to the next."""
         self.largest = torch.full((len(y),), math.inf, dtype=torch.float64, device=y.device)
         """Upper bound of the next step of each sample."""
@@ -114,19 +117,11 @@ class SampleStabilityControl:
         self._rounds = ROUNDS if self._low_order else 1
 
     @torch.no_grad()
-    def look(
-        self, rows: Tensor, step: tuple[Tensor, Tensor], y: Tensor, slope: Tensor, error: Tensor
-    ) -> None:
-        """Measure the fastest rates of some samples.
-
-        Args:
-            rows: The samples.
-            step: Times and sizes of their attempts, as columns.
-            y: Where these began.
-            slope: f there.
-            error: Their estimated errors.
-        """
-        y, slope, column = y.detach(), slope.detach(), step[0].shape
+    def measure(self, attempt: Attempt, error: Tensor) -> None:
+        """Measure the fastest rates of some samples from an attempt and its estimated error."""
+        rows, y, slope = attempt.rows, attempt.y.detach(), attempt.stages[0].detach()
+        t, h = attempt.step
+        column = t.shape
         direction = self._direction[rows]
         direction = torch.where(_lengths(direction).view(column) > 0, direction, error)
         eps = torch.finfo(y.dtype).eps
@@ -134,12 +129,14 @@ class SampleStabilityControl:
         for _ in range(self._rounds):
             length = _lengths(direction)
             scale = torch.where(length > 0, distance / length, 0.0).view(column)
-            direction = self.field(step[0].to(y.dtype), y + scale * direction) - slope
+            direction = self.field(t.to(y.dtype), y + scale * direction) - slope
         self._rounds = 1
         rate = (_lengths(direction) / distance).double().nan_to_num(0.0, 0.0)
         if not self._low_order:
-            near = rate * step[1].abs().reshape(-1) >= NEAR * self.limit
+            near = rate * h.abs().reshape(-1) >= NEAR * self.limit
             direction = torch.where(near.view(column), direction, 0.0)
+            # Between two measurements steps would grow past the limit.
+            self.every = OFTEN if bool(near.any()) else SAMPLES_SELDOM
         self._direction = self._direction.index_copy(0, rows, direction)
         self.largest = self.largest.index_copy(0, rows, DISTANCE * self.limit / rate)
 

@@ -2,19 +2,20 @@
 
 The error of a step says nothing about its derivative where the state hardly moves: at rest it is
 zero for any step size, and the exact gradient of such steps has nothing to do with that of the
-equation. How far a step moves the state shows that for the price of a norm. There, and only there,
-the error of one tangent is held to the tolerance too.
+equation. The movement of the state in a step shows this for the price of a norm. Only where the
+state rests, the error of one tangent must be within the tolerance too.
 
 Equation:
-    ẋ = (f(t, y + s x) − f(t, y − s x)) / (2 s) + p, from a random x at first, and from where it
-    got to later
+    ẋ = (f(t, y + s x) − f(t, y − s x)) / (2 s) + p, from a random x in the first step, and from
+    its last value in later ones
 
 Symbols:
-    y state, linear between the ends of a step, s a small part of its size, number by number, p
-    random and constant, as a parameter's push: what is left of x where the flow contracts.
+    y state, linear between the ends of a step; s a small fraction of its size, number by number;
+    p random and constant, as the effect of a parameter, which remains where the flow contracts.
 
-What reaches the parameters is an integral along the step; where the state rests, two rules for it
-are compared: a force that is zero now has a derivative that may change faster than anything else.
+The gradient of a parameter is an integral along the step. Where the state rests, two quadrature
+rules for it are compared: a force that is zero now has a derivative that may change faster than
+anything else.
 
 Equation:
     g = ∫ wᵀ ∂f/∂θ dt, w a random vector
@@ -30,26 +31,28 @@ import torch
 from torch import Tensor
 
 from undamped._base.torch_internals import inside_functional_transform
+from undamped.ode.dependencies import leaves_of
 from undamped.ode.field import CountedField
+from undamped.ode.loop.clocks import Attempt
 from undamped.ode.loop.control import StepControl, larger
 from undamped.ode.loop.norm import ErrorNorm
+from undamped.ode.loop.stability import StabilityControl
 from undamped.ode.methods.solver import Field, Solver, Stepper
 from undamped.ode.settings import Settings
 
 EVERY = 8
-"""Accepted steps between two looks at the movement, while the state moves."""
+"""Accepted steps between two measurements of the movement, while the state moves."""
 SLACK = 30.0
 """How much less accurate than the tolerance a tangent may be before its error is measured."""
 COARSEST = 1e-3
 """Largest relative error of a tangent in a step, whatever the tolerance."""
-
 PUSHED = 100.0
-"""First steps in which a push moves a tangent as far as it was at the beginning."""
+"""Number of first steps in which p moves a tangent by its initial length."""
 BOOLE = (7 / 90, 32 / 90, 12 / 90, 32 / 90, 7 / 90)
 SIMPSON, TRAPEZOID = (1 / 6, 0.0, 4 / 6, 0.0, 1 / 6), (0.5, 0.0, 0.0, 0.0, 0.5)
-"""Rules for integrals, by their weights at the quarters of a step."""
+"""Quadrature rules, by their weights at the quarters of a step."""
 BENT = 0.1
-"""Largest relative difference between the field's change and twice that over half the way."""
+"""Largest relative difference between the field's change and twice that over half the distance."""
 
 
 class TangentControl:
@@ -61,7 +64,6 @@ class TangentControl:
         settings: Tolerances.
         norm: Of errors.
         y: Start value.
-        tensors: What else gradients go to; None finds the leaves that the field depends on.
     """
 
     each = False
@@ -74,10 +76,12 @@ class TangentControl:
         settings: Settings,
         norm: ErrorNorm,
         y: Tensor,
-        tensors: Sequence[Tensor] | None = None,
     ) -> None:
         assert solver.error_order is not None
-        self.field, self.solver, self.norm, self.tensors = field, solver, norm, tensors
+        self.field, self.solver, self.norm, self.jumps = field, solver, norm, settings.jumps
+        self.tensors: Sequence[Tensor] | None = None
+        """What gradients go to besides the start; None stands for the leaves of the field."""
+        self._stability = StabilityControl(field, self.jumps)
         self._power = 1 / (solver.error_order + 1)
         eps = torch.finfo(y.dtype).eps
         relative, absolute = settings.tightest
@@ -87,64 +91,78 @@ class TangentControl:
         # Rounding of the field, which is divided by the distance.
         rounding = eps / self._distance
         self._allowed = max(min(self._rtol, COARSEST), 16 * rounding)
-        # What equations leave unsolved must not look like an error.
+        # The residual of equations must not look like an error.
         self._solved = max(0.01 * self._allowed, 4 * rounding)
         self._movement: Any = 0.0
         self._resting: Any = False
-        self.pause = 0
+        self._pause = 0
         """Accepted steps before the movement is measured again."""
+        self._started = False
+        """Whether a step was accepted."""
         self._tangent: Tensor | None = None
         self._next: Tensor | None = None
         self._push = y.new_zeros(())
         self._weights: Tensor | None = None
         self._total = self._added = 0.0
-        """What the parameters' tangents have received so far, and from the last attempt."""
+        """Size of the gradients of parameters so far, and in the last attempt."""
 
     def error_norm(
-        self, stepper: Stepper, ratio: float, y1: Tensor, step: tuple[float, float], fresh: bool
+        self, stepper: Stepper, ratio: float, y1: Tensor, step: tuple[float, float]
     ) -> float:
         """Return the error of an attempt, or that of its tangent where it counts and is larger.
 
         Args:
             stepper: The method, after the attempt.
             ratio: Error of the attempt in units of the tolerance.
-            y1: Where it ended.
+            y1: State at its end.
             step: Its time and size.
-            fresh: Whether it is the first step after the start, or after a jump of the field.
         """
+        if self._pause or not ratio <= 1:
+            return ratio
         movement = stepper.movement(self.norm, y1)
         self._resting = self._rests(ratio, movement, self._movement)
         self._movement = movement
         if not self._resting:
             return ratio
+        window = self.jumps.window(*step)
+        with self.field.within(window):
+            fresh = window is not None or not self._started
+            return self._tangent_norm(stepper, ratio, y1, step, fresh)
+
+    def _tangent_norm(
+        self, stepper: Stepper, ratio: float, y1: Tensor, step: tuple[float, float], fresh: bool
+    ) -> float:
+        """Return the larger of both errors; `fresh` at the start and after a jump of the field."""
         y, method = stepper.state[0].detach(), stepper.active.solver
         ends = y, y1.detach()
         if self._tangent is None or fresh:
             self._tangent = self._draw(y, 0)
             self._push = self._draw(y, 1) / (PUSHED * abs(step[1]))
             if method.implicit and not fresh:
-                # In mid-course the fast parts of a tangent have died away long ago.
+                # In mid-course the fast parts of a tangent decayed long ago.
                 self._tangent = self._step(method, step, ends, self._tangent)[1]
         sources = self._sources(step, ends)
         if sources > 1:
             return max(ratio, sources)
         error, self._next, rate = self._step(method, step, ends, self._tangent)
         if method.implicit and not bool(error.isfinite()):
-            # Equations that were not solved say nothing.
+            # Equations that were not solved have no meaning.
             self._tangent = self._next = None
             return max(ratio, sources)
         stepper.note_rate(rate)
         return max(ratio, sources, error.item())
 
-    def accept(self) -> None:
-        """Go on with the tangent of the last attempt."""
-        if self.pause:
-            self.pause -= 1
+    def accept(self, stepper: Stepper, t: float, h: float) -> float:
+        """Continue with the tangent of the last attempt; return how large the next step may be."""
+        self._started = True
+        if self._pause:
+            self._pause -= 1
         elif not self._resting:
-            self.pause = EVERY - 1
+            self._pause = EVERY - 1
         if self._next is not None:
             self._tangent, self._next = self._next, None
         self._total, self._added = self._total + self._added, 0.0
+        return self._stability.largest_step(stepper, t, h)
 
     def _rests(self, ratio: Any, movement: Any, before: Any) -> Any:
         """Whether the error of a step leaves its tangent free.
@@ -155,13 +173,13 @@ class TangentControl:
         Args:
             ratio: Error of the step in units of the tolerance.
             movement: Size of the step's change, likewise.
-            before: That of the step before: where the state turns round, one alone moves little.
+            before: That of the step before: at a turning point a single step moves little.
         """
         free = ratio**self._power > self._threshold * larger(movement, before)
         return (movement < 1) | free
 
     def _sources(self, step: tuple[float, float], ends: tuple[Tensor, Tensor]) -> float:
-        """Return the error of what a step adds to the parameters' tangents, as allowed."""
+        """Return the error of the gradients of parameters in a step, in allowed units."""
         if inside_functional_transform() or self.tensors == []:
             return 0.0
         (t, h), (y, y1) = step, ends
@@ -169,27 +187,23 @@ class TangentControl:
         if self._weights is None:
             seeded = torch.Generator().manual_seed(2)
             self._weights = torch.randn(y.shape, generator=seeded, dtype=torch.float64).to(y)
-        rows: list[list[Tensor]] = []
+        rows: list[tuple[Tensor, ...]] = []
         for number, time in enumerate(times):
             moment = torch.full((), time, dtype=y.dtype, device=y.device)
             with torch.enable_grad():
                 slope = self.field(moment, torch.lerp(y, y1, number / 4))
             if self.tensors is None:
-                self.tensors = leaves(slope)
+                self.tensors = leaves_of([slope])
             if not slope.requires_grad or not self.tensors:
                 return 0.0
-            rows.append(
-                list(
-                    torch.autograd.grad(
-                        slope,
-                        self.tensors,
-                        self._weights.to(slope.dtype),
-                        allow_unused=True,
-                        materialize_grads=True,
-                        retain_graph=True,
-                    )
-                )
+            row = torch.autograd.grad(
+                slope,
+                self.tensors,
+                self._weights.to(slope.dtype),
+                materialize_grads=True,
+                retain_graph=True,
             )
+            rows.append(row)
         rules = (BOOLE, SIMPSON) if self.solver.order > 3 else (SIMPSON, TRAPEZOID)
         difference = [fine - coarse for fine, coarse in zip(*rules, strict=True)]
         size = error = 0.0
@@ -209,7 +223,7 @@ class TangentControl:
         return x * self._scale(y)
 
     def _scale(self, y: Tensor) -> Tensor:
-        """Return how far to go for a difference: a part of what the tolerance counts as size."""
+        """Return the distance of a difference: a fraction of the scale of the tolerance."""
         size = 1 / (self._rtol * self.norm.ratio(torch.ones_like(y), y, y))
         floor = 1e-3 * self._largest(size)
         floor = torch.where(floor < 1e-30, 1.0, floor)
@@ -226,13 +240,13 @@ class TangentControl:
         """Take a step with a tangent.
 
         Args:
-            method: What takes the step.
+            method: The method.
             step: Time and size.
-            ends: State where it begins, and where it ends.
-            tangent: The tangent where it begins.
+            ends: States at the start and at the end.
+            tangent: The tangent at the start.
 
         Returns:
-            Its error in units of what is allowed, where it ended, and how fast it changes at most.
+            Its error in units of the allowed error, its end, and the fastest rate of its field.
         """
         (t, h), y, change = step, ends[0], ends[1] - ends[0]
         scale = self._scale(y)
@@ -240,8 +254,8 @@ class TangentControl:
         def change_of(time: Tensor, x: Tensor) -> Tensor:
             part = ((time - t) / h).nan_to_num(0.0).clamp(0.0, 1.0).to(y.dtype)
             state, distance = y + part * change, scale * x
-            ahead, backward = self.field(time, state + distance), self.field(time, state - distance)
-            return (ahead - backward) / (2 * scale)
+            upper, lower = self.field(time, state + distance), self.field(time, state - distance)
+            return (upper - lower) / (2 * scale)
 
         length = self._positive(self._largest(tangent / scale))
         x, push = tangent / scale / length, self._push / scale / length
@@ -279,21 +293,6 @@ class TangentControl:
         return value.abs().flatten(1).amax(1).view(-1, *(1,) * (value.dim() - 1))
 
 
-def leaves(value: Tensor) -> list[Tensor]:
-    """Return the leaves of the graph of a value that get gradients."""
-    tensors, visited, rest = [], set(), [value.grad_fn]
-    while rest:
-        node = rest.pop()
-        if node is None or node in visited:
-            continue
-        visited.add(node)
-        leaf = getattr(node, "variable", None)
-        if leaf is not None:
-            tensors.append(leaf)
-        rest += [parent for parent, _ in node.next_functions]
-    return tensors
-
-
 class SampleTangentControl(TangentControl):
     """The same for every sample; whether one rests, and its tangent, do not depend on others."""
 
@@ -307,25 +306,11 @@ class SampleTangentControl(TangentControl):
         self._tangent = self._draw(y.detach(), 0)
         self._push, self._pushed = self._draw(y.detach(), 1), False
 
-    def error_norms(
-        self,
-        rows: Tensor,
-        ratio: Tensor,
-        y: Tensor,
-        y1: Tensor,
-        step: tuple[Tensor, Tensor],
-    ) -> Tensor:
-        """Return the errors of attempts, or those of their tangents where they count.
-
-        Args:
-            rows: The samples that attempted a step; of size zero if they are not under way.
-            ratio: Their errors in units of the tolerance.
-            y: Where they began.
-            y1: Where they ended.
-            step: Times and sizes, as columns.
-        """
+    def error_norms(self, attempt: Attempt) -> Tensor:
+        """Return the errors of attempts, or those of their tangents where they count."""
         assert self._tangent is not None
-        y, y1 = y.detach(), y1.detach()
+        rows, ratio, step = attempt.rows, attempt.ratio, attempt.step
+        y, y1 = attempt.y.detach(), attempt.y1.detach()
         norm = self.norm.of_rows(rows)
         movement = norm.each(y1 - y, y, y1)
         active = (step[1] != 0).reshape(-1) & (ratio <= 1)
@@ -346,11 +331,11 @@ class SampleTangentControl(TangentControl):
             errors = errors.nan_to_num(posinf=0.0)
         return torch.where(resting, torch.maximum(ratio, errors), ratio)
 
-    def accept_rows(self, rows: Tensor, accepted: Tensor) -> None:
-        """Go on with the tangents of the samples that accepted their attempts."""
+    def accept_rows(self, attempt: Attempt) -> None:
+        """Continue with the tangents of the samples that accepted their attempts."""
         if self._next is None:
             return
         assert self._tangent is not None
-        column = (accepted & self._resting).view(-1, *(1,) * (self._next.dim() - 1))
-        new = torch.where(column & self._next.isfinite(), self._next, self._tangent[rows])
-        self._tangent, self._next = self._tangent.index_copy(0, rows, new), None
+        column = attempt.column(attempt.accepted & self._resting)
+        new = torch.where(column & self._next.isfinite(), self._next, self._tangent[attempt.rows])
+        self._tangent, self._next = self._tangent.index_copy(0, attempt.rows, new), None

@@ -1,4 +1,4 @@
-"""Adams methods: several steps back for the price of one evaluation a step.
+"""Adams methods: they use the slopes of earlier steps, and one evaluation per step.
 
 The polynomial through the last slopes is integrated over the step, whatever the distances
 between them, so that steps may end at output times. The first steps, which have no past, are
@@ -8,9 +8,8 @@ taken with the classical Runge–Kutta method; so are those after a change of di
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -18,8 +17,7 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt, Range
-from undamped.ode.methods.combine import combine
-from undamped.ode.methods.explicit.low_order import RK4
+from undamped.ode.methods.explicit.methods import RK4
 from undamped.ode.methods.solver import (
     Field,
     Number,
@@ -28,7 +26,7 @@ from undamped.ode.methods.solver import (
     StepResult,
     register_solver,
 )
-from undamped.ode.methods.stage_times import stage_times
+from undamped.ode.methods.stages import combine, stage_times
 
 Order = Annotated[int, Range(low=2, high=8)]
 
@@ -42,64 +40,9 @@ def _weights(nodes: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(np.linalg.solve(points[None, :] ** powers[:, None], 1 / (powers + 1)).tolist())
 
 
-class Adams(Solver):
-    """What both methods share: the past, and how it is begun.
-
-    Args:
-        order: Order, which is the number of slopes used.
-    """
-
-    start_method = RK4()
-
-    def __init__(self, order: Order = 4) -> None:
-        self.order = order
-
-    def start(self, field: Field, t: Number, y: Tensor) -> SolverState:
-        """Begin without a past: its times are a count of slopes known, and when each was."""
-        clock = torch.zeros(self.order, dtype=torch.float64, device=y.device)
-        return (y, *(torch.zeros_like(y) for _ in range(self.order - 1)), clock)
-
-    def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Step with the past, or with the classical method while there is none."""
-        if isinstance(h, Tensor) or isinstance(t, Tensor):
-            raise OptionError(f"{self.name}: expected one step size for the batch, got several.")
-        y, *past, past_clock = state
-        count, *times = past_clock.tolist()
-        slope = field(stage_times(t, h, (0.0,), y)[0], y)
-        nodes = (0.0, *(round((time - t) / h, 12) for time in times))
-        if count < self.order - 1 or any(b >= a for a, b in itertools.pairwise(nodes)):
-            y1 = self.start_method.stages(field, t, h, y, first=slope)[0]
-        else:
-            y1 = self.advance(field, t, h, y, [slope, *past], nodes)
-        entries = [count + 1, t, *times[:-1]] if times else [count + 1]
-        clock = torch.tensor(entries, dtype=torch.float64, device=y.device)
-        return (y1, slope, *past[:-1], clock), None
-
-    def advance(
-        self,
-        field: Field,
-        t: float,
-        h: float,
-        y: Tensor,
-        slopes: Sequence[Tensor],
-        nodes: tuple[float, ...],
-    ) -> Tensor:
-        """Return the value at t + h.
-
-        Args:
-            field: The field.
-            t: Time.
-            h: Step size.
-            y: Value at t.
-            slopes: The last ones, the one at t first.
-            nodes: When they were, in steps from t.
-        """
-        return combine(y, h, _weights(nodes), slopes)
-
-
 @register_solver("explicit-adams")
-class ExplicitAdams(Adams):
-    """Adams–Bashforth: one evaluation a step.
+class ExplicitAdams(Solver):
+    """Adams–Bashforth: one evaluation per step.
 
     Equation:
         y' = y + ∫ p dt, p the polynomial through the last slopes
@@ -108,11 +51,40 @@ class ExplicitAdams(Adams):
         order: Order, which is the number of slopes used.
     """
 
-    aliases = ("adams",)
+    aliases: ClassVar[tuple[str, ...]] = ("adams",)
+    start_method = RK4()
+    _corrections = 0
+
+    def __init__(self, order: Order = 4) -> None:
+        self.order = order
+
+    def start(self, field: Field, t: Number, y: Tensor) -> SolverState:
+        """Begin without a past; the last tensor holds the number of slopes and their times."""
+        clock = torch.zeros(self.order, dtype=torch.float64, device=y.device)
+        return (y, *(torch.zeros_like(y) for _ in range(self.order - 1)), clock)
+
+    def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
+        """Step with the past, or with the classical method while there is none."""
+        if isinstance(h, Tensor) or isinstance(t, Tensor):
+            raise OptionError(f"'{self.name}' needs one step size for the batch, got several.")
+        y, *past, past_clock = state
+        count, *times = past_clock.tolist()
+        slope = field(stage_times(t, h, (0.0,), y)[0], y)
+        nodes = (0.0, *(round((time - t) / h, 12) for time in times))
+        if count < self.order - 1 or any(b >= a for a, b in itertools.pairwise(nodes)):
+            y1 = self.start_method.stages(field, t, h, y, first=slope)[0]
+        else:
+            y1 = combine(y, h, _weights(nodes), [slope, *past])
+            for _ in range(self._corrections):
+                end, weights = stage_times(t, h, (1.0,), y)[0], _weights((1.0, *nodes[:-1]))
+                y1 = combine(y, h, weights, [field(end, y1), slope, *past[:-1]])
+        entries = [count + 1, t, *times[:-1]] if times else [count + 1]
+        clock = torch.tensor(entries, dtype=torch.float64, device=y.device)
+        return (y1, slope, *past[:-1], clock), None
 
 
 @register_solver("implicit-adams")
-class ImplicitAdams(Adams):
+class ImplicitAdams(ExplicitAdams):
     """Adams–Bashforth–Moulton: predicted by the explicit method, corrected by the implicit one.
 
     Equation:
@@ -127,21 +99,4 @@ class ImplicitAdams(Adams):
 
     def __init__(self, order: Order = 4, corrections: PositiveInt = 2) -> None:
         super().__init__(order)
-        self.corrections = corrections
-
-    def advance(
-        self,
-        field: Field,
-        t: float,
-        h: float,
-        y: Tensor,
-        slopes: Sequence[Tensor],
-        nodes: tuple[float, ...],
-    ) -> Tensor:
-        """Predict, then correct."""
-        y1 = super().advance(field, t, h, y, slopes, nodes)
-        end = stage_times(t, h, (1.0,), y)[0]
-        weights = _weights((1.0, *nodes[:-1]))
-        for _ in range(self.corrections):
-            y1 = combine(y, h, weights, [field(end, y1), *slopes[:-1]])
-        return y1
+        self.corrections = self._corrections = corrections

@@ -1,4 +1,4 @@
-"""Hypersolvers: a cheap explicit method with a small network for what it leaves out (2020)."""
+"""Hypersolvers: a cheap explicit method with a small network for its residual (2020)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from undamped.ode.methods.solver import (
     StepResult,
     register_solver,
 )
-from undamped.ode.methods.stage_times import stage_times
+from undamped.ode.methods.stages import stage_times
 from undamped.ode.solve import solve
 
 Correction = Callable[[Tensor, Tensor, Tensor, float], Tensor]
@@ -37,8 +37,8 @@ class HyperSolver(Solver):
 
     Args:
         base: Registry name of the explicit method.
-        correction: g_ω, called with time, state, f at both, and step size; None corrects
-            nothing, and the method is its base.
+        correction: g_ω, called with time, state, slope and step size; None corrects nothing, and
+            the method is its base.
 
     Reference:
         M. Poli and others. Hypersolvers: toward fast continuous-depth models. NeurIPS, 2020.
@@ -109,7 +109,7 @@ def fit(
 
     Args:
         solver: The hypersolver; its correction must be a module.
-        field: The field, held as it is.
+        field: The field, which is not trained.
         start: States to start from, (batch, …).
         end: End time; the start is zero.
         steps: Steps of the hypersolver in the forward pass.
@@ -130,14 +130,12 @@ def fit(
         residuals = [
             solver.residual(field, times[k], h, true[k], true[k + 1]) for k in range(steps)
         ]
+    compare = _residual_loss if objective == "residual" else _trajectory_loss
     optimiser = torch.optim.Adam(solver.correction.parameters(), lr=learning_rate)
     losses = []
     for _ in range(iterations):
         optimiser.zero_grad()
-        if objective == "residual":
-            loss = _residual_loss(solver, field, times, h, true, residuals)
-        else:
-            loss = _trajectory_loss(solver, field, times, h, true)
+        loss = compare(solver, field, h, true, residuals)
         torch.autograd.backward(loss, inputs=list(solver.correction.parameters()))
         optimiser.step()
         losses.append(float(loss.detach()))
@@ -149,17 +147,12 @@ def _distance(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _residual_loss(
-    solver: HyperSolver,
-    field: Field,
-    times: list[float],
-    h: float,
-    true: Tensor,
-    residuals: list[Tensor],
+    solver: HyperSolver, field: Field, h: float, true: Tensor, residuals: list[Tensor]
 ) -> Tensor:
     assert solver.correction is not None
     parts = []
     for k, residual in enumerate(residuals):
-        time = torch.full((), times[k], dtype=true.dtype, device=true.device)
+        time = torch.full((), h * k, dtype=true.dtype, device=true.device)
         with torch.no_grad():
             slope = field(time, true[k])
         parts.append(_distance(solver.correction(time, true[k], slope, h), residual))
@@ -167,10 +160,10 @@ def _residual_loss(
 
 
 def _trajectory_loss(
-    solver: HyperSolver, field: Field, times: list[float], h: float, true: Tensor
+    solver: HyperSolver, field: Field, h: float, true: Tensor, residuals: list[Tensor]
 ) -> Tensor:
     state, parts = (true[0],), []
-    for k in range(len(times) - 1):
-        state, _ = solver.step(field, times[k], h, state)
+    for k in range(len(residuals)):
+        state, _ = solver.step(field, h * k, h, state)
         parts.append(_distance(state[0], true[k + 1]))
     return torch.stack(parts).mean()

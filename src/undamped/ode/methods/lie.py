@@ -1,17 +1,24 @@
-"""Lie–Euler, Lie midpoint, Cayley and Runge–Kutta–Munthe-Kaas: explicit steps by rotations."""
+"""Lie–Euler, Lie midpoint, Cayley, Runge–Kutta–Munthe-Kaas and Magnus: steps by rotations.
+
+They are for fields that only rotate, dY/dt = Y b(t, Y) with b skew. The last dimension of a state
+is rotated: the rows of an orthogonal matrix all alike, or every vector of a batch, by one rotation
+for all or one for each.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from undamped._base.errors import OptionError
+from undamped._base.errors import OptionError, ShapeError
+from undamped.kernels.dispatch import inside_transform
 from undamped.kernels.skew_exponential import skew_exponential
 from undamped.ode.field import CountedField
-from undamped.ode.methods.rotating import LinearRotating, check_rotating, generator_of, rotated
+from undamped.ode.loop.route import inside
 from undamped.ode.methods.solver import (
     Field,
     Number,
@@ -21,16 +28,167 @@ from undamped.ode.methods.solver import (
     StepResult,
     register_solver,
 )
-from undamped.ode.methods.stage_times import stage_times
+from undamped.ode.methods.stages import stage_times
+
+ROUNDING = 100.0
+"""Number of roundings by which a matrix may differ from a skew or orthogonal one."""
+
+
+class Rotating(nn.Module):
+    """A field whose flow rotates: lengths of rows, and angles between rows, are conserved.
+
+    Equation:
+        Ẏ = Y b(t, Y),  bᵀ = −b
+
+    Args:
+        generator: b, called with (t, Y): (n, n) for one rotation of all rows, or one for every
+            matrix of a batch (…, n, n), or for vectors (…, n) one for each, (…, n, n).
+
+    Example:
+        >>> spin = Rotating(lambda t, y: (1 + t) * torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
+        >>> solve(spin, torch.eye(2), [0.0, 1.0], method="rkmk4", options={"step_size": 0.1}).final
+    """
+
+    def __init__(self, generator: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = generator
+
+    def generator(self, t: Any, y: Tensor) -> Tensor:
+        """Return b."""
+        return self.function(t, y)
+
+    def forward(self, t: Any, y: Tensor) -> Tensor:
+        """Return dY/dt."""
+        return rotated(y, _fitting(self.generator(t, y), y))
+
+
+class LinearRotating(Rotating):
+    """A field that applies the same rotation to every state: b depends on time alone.
+
+    Equation:
+        Ẏ = Y b(t),  bᵀ = −b
+
+    Args:
+        generator: b, called with t alone, (n, n).
+
+    Example:
+        >>> spin = LinearRotating(lambda t: t * torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
+    """
+
+    def generator(self, t: Any, y: Tensor) -> Tensor:
+        """Return b."""
+        return self.function(t)
+
+
+def rotated(y: Tensor, matrix: Tensor) -> Tensor:
+    """Return the rows of a state times a matrix, or each times its own.
+
+    Args:
+        y: (…, n).
+        matrix: (n, n), or with as many dimensions as the state, or one more.
+    """
+    if matrix.dim() > max(2, y.dim()):
+        return (y.unsqueeze(-2) @ matrix).squeeze(-2)
+    return y @ matrix
+
+
+def generator_of(field: Field, t: Tensor, y: Tensor) -> Tensor:
+    """Return b at a time and state, from the generator of a `Rotating` field or from Yᵀ dY/dt."""
+    counted = field if isinstance(field, CountedField) else None
+    function = field if counted is None else counted.function
+    if not isinstance(function, Rotating):
+        product = y.mT @ field(t, y)
+        return (product - product.mT) / 2
+    if counted is None:
+        return function.generator(t, y)
+    counted.count += 1
+    if counted.window is not None:
+        t = inside(t, counted.window)
+    packing = counted.packing
+    return function.generator(packing.time(t), packing.unpack(y)).to(y.dtype)
+
+
+def check_rotating(name: str, field: Field, t: Any, y: Tensor, slope: Tensor | None) -> None:
+    """Refuse a field or a start that a Lie-group method cannot rotate.
+
+    Args:
+        name: The method.
+        field: The field of the solve.
+        t: Time at the start.
+        y: State at the start.
+        slope: The field at the start, where it is available.
+    """
+    function = field.function if isinstance(field, CountedField) else field
+    if isinstance(field, CountedField) and not (
+        field.packing.single and not field.packing.types[0].is_complex
+    ):
+        raise ShapeError(
+            f"y0 of '{name}' must be one real tensor whose rows are rotated, got "
+            f"{'complex numbers' if field.packing.single else 'a tuple'}. Solve the tensors of a "
+            "tuple separately, or choose another method."
+        )
+    if isinstance(function, Rotating):
+        generator = generator_of(field, t, y).detach()
+    elif y.dim() >= 2 and y.shape[-1] == y.shape[-2]:
+        _check_orthogonal(name, y.detach())
+        first = field(t, y) if slope is None else slope
+        generator = y.detach().mT @ first.detach()
+    else:
+        raise OptionError(
+            f"'{name}' needs a field that rotates: Rotating(generator), or any dY/dt = Y b on "
+            f"orthogonal matrices (…, n, n), got {name_of(function)} on a state {tuple(y.shape)}. "
+            "Write it as undamped.ode.Rotating(lambda t, y: b) with a skew b, or choose a method "
+            "for any field, such as 'dopri5'."
+        )
+    if not _small(generator + generator.mT, generator):
+        raise OptionError(
+            f"'{name}' needs a field dY/dt = Y b with a skew b, so that it only rotates, got one "
+            "that stretches. Use the skew part (b − bᵀ)/2, or a method for any field, such as "
+            "'dopri5'."
+        )
+
+
+def _fitting(generator: Tensor, y: Tensor) -> Tensor:
+    """Return a generator, if it can rotate the rows of a state."""
+    size = y.shape[-1]
+    if generator.shape[-2:] != (size, size) or generator.dim() > y.dim() + 1:
+        raise ShapeError(
+            f"The generator of a Rotating field must have shape (…, {size}, {size}) for a state "
+            f"{tuple(y.shape)}, got {tuple(generator.shape)}. It multiplies rows of the state from "
+            "the right."
+        )
+    return generator
+
+
+def _check_orthogonal(name: str, y: Tensor) -> None:
+    eye = torch.eye(y.shape[-1], dtype=y.dtype, device=y.device)
+    if not _small(y.mT @ y - eye, eye):
+        raise OptionError(
+            f"y0 of '{name}' must hold orthogonal matrices, YᵀY = I, for a field that is not "
+            "Rotating. Start from torch.linalg.qr(y0).Q, or write the field as "
+            "undamped.ode.Rotating(generator), which rotates any rows."
+        )
+
+
+def _small(part: Tensor, reference: Tensor) -> bool:
+    if inside_transform():
+        return True  # where values cannot be read
+    allowed = ROUNDING * reference.shape[-1] * torch.finfo(reference.dtype).eps
+    return bool(part.abs().amax() <= allowed * reference.abs().amax().clamp_min(1.0))
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a function, or of the class of an object."""
+    return getattr(function, "__name__", type(function).__name__)
 
 
 class LieMethod(Solver):
-    """A method whose steps are rotations Y' = Y exp(Ω), Ω skew: YᵀY is kept to rounding."""
+    """A method whose steps are rotations Y' = Y exp(Ω), Ω skew: YᵀY is conserved to rounding."""
 
     rotates = True
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
-        """Refuse a field that does not turn, before the first step."""
+        """Refuse a field that does not rotate, before the first step."""
         check_rotating(self.name, field, stage_times(t, 0.0, (0.0,), y)[0], y, first)
         return super().stepper(field, t, y, first)
 
@@ -62,7 +220,7 @@ class LieEuler(LieMethod):
     order = 1
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Turn."""
+        """Rotate."""
         y = state[0]
         b = generator_of(field, stage_times(t, h, (0.0,), y)[0], y)
         return (rotated(y, skew_exponential(h * b)),), None
@@ -70,7 +228,7 @@ class LieEuler(LieMethod):
 
 @register_solver("lie-midpoint")
 class LieMidpoint(LieMethod):
-    """Lie midpoint: a rotation by the generator half-way, which half a Lie–Euler step finds.
+    """Lie midpoint: a rotation by the generator half-way, after half a Lie–Euler step.
 
     Equation:
         Y' = Y exp(h b(t + h/2, Y exp(h/2 b(t, Y))))
@@ -87,7 +245,7 @@ class LieMidpoint(LieMethod):
         return skew_exponential(b)
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Turn half-way to see the generator there, then turn."""
+        """Rotate half-way to evaluate the generator there, then rotate."""
         y = state[0]
         start, middle = stage_times(t, h, (0.0, 0.5), y)
         half = rotated(y, self.turn((h / 2) * generator_of(field, start, y)))
@@ -126,7 +284,7 @@ class RKMK4(LieMethod):
     order = 4
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Take the four stages in the Lie algebra, then turn."""
+        """Take the four stages in the Lie algebra, then rotate."""
         y = state[0]
         start, middle, end = stage_times(t, h, (0.0, 0.5, 1.0), y)
 
@@ -172,19 +330,15 @@ class Magnus4(LieMethod):
         if not isinstance(function, LinearRotating):
             raise OptionError(
                 f"'{self.name}' needs a LinearRotating field, whose generator depends on time "
-                f"alone, got {getattr(function, '__name__', type(function).__name__)}. Write it as "
+                f"alone, got {name_of(function)}. Write it as "
                 "undamped.ode.LinearRotating(lambda t: b), or choose 'rkmk4', which takes any "
                 "generator."
             )
         return super().stepper(field, t, y, first)
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Turn by the exponential of two terms of the series."""
+        """Rotate by the exponential of two terms of the series."""
         y = state[0]
         first, second = (generator_of(field, time, y) for time in stage_times(t, h, GAUSS, y))
         omega = (h / 2) * (first + second) + (math.sqrt(3) * h * h / 12) * commutator(first, second)
         return (rotated(y, skew_exponential(omega)),), None
-
-    def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
-        """Step with the opposite sign: the method is symmetric."""
-        return self.step(field, t + h, -h, state)[0]

@@ -1,4 +1,4 @@
-"""Asynchronous leapfrog and reversible Heun: second order, undone exactly."""
+"""Asynchronous leapfrog, reversible Heun and McCallum–Foster: steps that are undone exactly."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from undamped.ode.methods.solver import (
     StepResult,
     register_solver,
 )
-from undamped.ode.methods.stage_times import stage_times
+from undamped.ode.methods.stages import stage_times
 
 
 @register_solver("alf")
 class AsynchronousLeapfrog(Solver):
-    """Asynchronous leapfrog: value y and velocity v take turns; one evaluation a step.
+    """Asynchronous leapfrog: value y and velocity v alternate; one evaluation per step.
 
     Equation:
         k = y + h/2 v,  u = f(t + h/2, k),  v' = 2u − v,  y' = k + h/2 v'
@@ -41,21 +41,17 @@ class AsynchronousLeapfrog(Solver):
         return (y, field(stage_times(t, 0.0, (0.0,), y)[0], y))
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Half a step with the old velocity, half a step with the new one."""
+        """Take half a step with the old velocity and half a step with the new one."""
         y, v = state
         middle = y + (h / 2) * v
         u = field(stage_times(t, h, (0.5,), y)[0], middle)
         velocity = 2 * u - v
         return (middle + (h / 2) * velocity, velocity), h * (u - v)
 
-    def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
-        """Step with the opposite sign: the method is symmetric."""
-        return self.step(field, t + h, -h, state)[0]
-
 
 @register_solver("reversible-heun")
 class ReversibleHeun(Solver):
-    """Reversible Heun: a second value ŷ runs ahead; one evaluation a step.
+    """Reversible Heun: a second value ŷ leads; one evaluation per step.
 
     Equation:
         ŷ' = 2y − ŷ + h f̂,  f̂' = f(t + h, ŷ'),  y' = y + h/2 (f̂ + f̂')
@@ -76,14 +72,10 @@ class ReversibleHeun(Solver):
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
         """Leap with ŷ, average with y."""
-        y, ahead, slope = state
-        leapt = 2 * y - ahead + h * slope
+        y, leading, slope = state
+        leapt = 2 * y - leading + h * slope
         new = field(stage_times(t, h, (1.0,), y)[0], leapt)
         return (y + (h / 2) * (slope + new), leapt, new), (h / 2) * (new - slope)
-
-    def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
-        """Step with the opposite sign: the method is symmetric."""
-        return self.step(field, t + h, -h, state)[0]
 
 
 Coupling = Annotated[float, Range(low=0, high=1, open_low=True)]

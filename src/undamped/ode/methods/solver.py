@@ -1,9 +1,9 @@
 """The Solver contract: what a method declares, and the two ways it is stepped.
 
-`step` is the plain meaning of a method: a state in, a state out, differentiable. A state is a
-tuple: the solution first, then whatever else the method carries from step to step (a velocity,
-a second copy). A `Stepper` is the same method during one solve, free to keep buffers and to
-reuse the last evaluation; it must agree with `step`.
+`step` defines a method: it maps a state to a state, differentiably. A state is a tuple: the
+solution first, then whatever else the method carries from step to step (a velocity, a second
+copy). A `Stepper` is the same method during one solve, which may reuse buffers and the last
+evaluation; it must agree with `step`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.registry import solvers
-from undamped.ode.methods.combine import combine_terms
+from undamped.ode.methods.stages import combine_terms
 
 if TYPE_CHECKING:
     from undamped._base.promises import Promise
     from undamped.ode.loop.control import ControlMemory, StepControl
     from undamped.ode.loop.norm import ErrorNorm
-    from undamped.ode.methods.combine import Terms
+    from undamped.ode.methods.stages import Terms
 
 Field = Callable[[Any, Tensor], Tensor]
 SolverState = tuple[Tensor, ...]
@@ -37,9 +37,9 @@ class Solver(ABC):
 
     name: ClassVar[str] = ""
     aliases: ClassVar[tuple[str, ...]] = ()
-    """Other names it is known by."""
+    """Other names."""
     promises: ClassVar[tuple[Promise, ...]] = ()
-    """What it claims beside what its attributes say."""
+    """What it claims besides its attributes."""
     order: int
     """Order p: the error of a solve over a fixed time shrinks as step size to the power p."""
     error_order: int | None = None
@@ -49,21 +49,21 @@ class Solver(ABC):
     symplectic: ClassVar[bool] = False
     """The Jacobian of a step keeps the symplectic form, for the Hamiltonian fields it is for."""
     needs_separable: ClassVar[bool] = False
-    """It does so only where H = T(p) + V(q); other fields are stepped, but nothing is kept."""
+    """It does so only where H = T(p) + V(q); other fields are stepped, but nothing is conserved."""
     doubles_state: ClassVar[bool] = False
-    """It does so for two copies of the state together, and not for the one that is given out."""
+    """It does so for two copies of the state together, and not for the one that is returned."""
     reversible: ClassVar[bool] = False
     """`reverse` undoes a step algebraically, to rounding."""
     phase_space: ClassVar[bool] = False
-    """The halves of a state are positions and momenta, and are stepped in turn."""
+    """The halves of a state are positions and momenta, which are stepped alternately."""
     rotates: ClassVar[bool] = False
-    """Steps are rotations, for fields that only turn: dY/dt = Y b with b skew."""
+    """Steps are rotations, for fields that only rotate: dY/dt = Y b with b skew."""
     linear: ClassVar[bool] = False
     """For fields linear in the state alone."""
     implicit: ClassVar[bool] = False
     """Each step solves equations; meant for stiff fields."""
     switches: ClassVar[bool] = False
-    """Steps are taken by one of several methods, as the field asks for it."""
+    """Steps are taken by one of several methods, depending on the field."""
     per_sample: ClassVar[bool] = False
     """Step sizes may differ from sample to sample."""
     dense: ClassVar[bool] = False
@@ -98,10 +98,12 @@ class Solver(ABC):
         return self.step(field, t, h, state)[0]
 
     def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
-        """Undo the step that went from t to t + h and ended in `state`."""
+        """Undo the step from t to t + h that ended in `state`; by symmetry, unless overridden."""
+        if self.reversible and self.symmetric:
+            return self.step(field, t + h, -h, state)[0]
         raise OptionError(
-            f"{self.name}: expected a reversible method, got one that is not. Choose "
-            "'reversible-heun' or 'alf', or wrap an explicit one: McCallumFoster(base='rk4')."
+            f"'{self.name}' is not reversible. Choose 'reversible-heun' or 'alf', or wrap an "
+            "explicit method: McCallumFoster(base='rk4')."
         )
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
@@ -111,7 +113,7 @@ class Solver(ABC):
             field: The field.
             t: Start time.
             y: Start value.
-            first: f(t, y), where it is already known.
+            first: f(t, y), where it is available.
         """
         return Stepper(self, field, t, y)
 
@@ -128,7 +130,7 @@ class Stepper:
 
     @property
     def active(self) -> Stepper:
-        """What takes the steps at present, where several take turns."""
+        """The stepper in use, where a method has several."""
         return self
 
     def memory(self, control: StepControl, norm: ErrorNorm) -> ControlMemory:
@@ -139,7 +141,7 @@ class Stepper:
         return ControlMemory(control, self.solver.error_order)
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Return the solution at t + h; nothing is kept yet."""
+        """Return the solution at t + h, without accepting it."""
         self._proposed, self._error = self.solver.step(self.field, t, h, self.state)
         return self._proposed[0]
 
@@ -153,12 +155,12 @@ class Stepper:
         return norm(self.error(), self.state[0].detach(), self._proposed[0].detach())
 
     def movement(self, norm: ErrorNorm, y1: Tensor) -> float:
-        """Return how far the last attempt went, to y1, in units of the tolerance."""
+        """Return the size of the last attempt's change, to y1, in units of the tolerance."""
         y, y1 = self.state[0].detach(), y1.detach()
         return norm(y1 - y, y, y1)
 
     def accept(self) -> None:
-        """Keep the last attempt."""
+        """Accept the last attempt."""
         self.state = self._proposed
 
     def restart(self) -> None:
@@ -182,7 +184,7 @@ class Stepper:
         return None
 
     def note_rate(self, rate: float | None) -> None:
-        """Take into account how fast the field is known to change, at the last attempt."""
+        """Take a measured rate of the field at the last attempt into account."""
         return
 
 

@@ -1,16 +1,21 @@
-"""Symplectic Euler, leapfrog and Yoshida's composition, for separable Hamiltonians."""
+"""Symplectic Euler, leapfrog, Yoshida's composition and Tao's method, and separable fields.
+
+The last dimension of a state holds positions first, momenta second, in equal numbers; a tuple
+(q, p) of equal shapes (batch, features) is packed that way.
+"""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from undamped._base.errors import OptionError
+from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import PositiveFloat
-from undamped.ode.methods.phase_space import drift, has_halves, kick, split
+from undamped.ode.field import CountedField
 from undamped.ode.methods.solver import (
     Field,
     Number,
@@ -20,7 +25,79 @@ from undamped.ode.methods.solver import (
     StepResult,
     register_solver,
 )
-from undamped.ode.methods.stage_times import stage_times
+from undamped.ode.methods.stages import stage_times
+
+
+class Separable(nn.Module):
+    """A field in two halves: dq/dt = velocity(t, p) and dp/dt = force(t, q).
+
+    Symplectic methods then evaluate only the half they need, as they do for any field with an
+    attribute `separable` and these two methods, such as those of `undamped.models.physics.fields`.
+
+    Args:
+        velocity: dq/dt from the momentum.
+        force: dp/dt from the position.
+
+    Example:
+        >>> pendulum = Separable(lambda t, p: p, lambda t, q: -torch.sin(q))
+    """
+
+    separable = True
+
+    def __init__(
+        self, velocity: Callable[[Any, Tensor], Tensor], force: Callable[[Any, Tensor], Tensor]
+    ) -> None:
+        super().__init__()
+        self.velocity = velocity
+        self.force = force
+
+    def forward(self, t: Any, state: Any) -> Any:
+        """Return both halves, in the form the state came in."""
+        q, p = state if isinstance(state, tuple) else split(state)
+        dq, dp = self.velocity(t, p), self.force(t, q)
+        return (dq, dp) if isinstance(state, tuple) else torch.cat((dq, dp), dim=-1)
+
+
+def split(y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return positions and momenta of a state."""
+    if y.dim() == 0 or y.shape[-1] % 2:
+        raise ShapeError(
+            "The state of a symplectic method must have an even number of features, positions and "
+            f"then as many momenta in the last dimension, got {tuple(y.shape)}."
+        )
+    half = y.shape[-1] // 2
+    return y[..., :half], y[..., half:]
+
+
+def _halves(field: Field) -> Any:
+    """Return the function with both halves, where using them is the same as the field."""
+    function = field.function if isinstance(field, CountedField) else field
+    if not getattr(function, "separable", False):
+        return None
+    if isinstance(field, CountedField) and not field.packing.single:
+        shapes = field.packing.shapes
+        if not (field.packing.batched and len(shapes) == 2 and len(shapes[0]) == 2):
+            return None
+    return function
+
+
+def drift(field: Field, t: Tensor, q: Tensor, p: Tensor) -> Tensor:
+    """Return dq/dt."""
+    return _half(field, 0, t, q, p)
+
+
+def kick(field: Field, t: Tensor, q: Tensor, p: Tensor) -> Tensor:
+    """Return dp/dt."""
+    return _half(field, 1, t, q, p)
+
+
+def _half(field: Field, index: int, t: Tensor, q: Tensor, p: Tensor) -> Tensor:
+    halves = _halves(field)
+    if halves is None:
+        return split(field(t, torch.cat((q, p), dim=-1)))[index]
+    if isinstance(field, CountedField):
+        field.count += 1
+    return halves.force(t, q) if index else halves.velocity(t, p)
 
 
 @register_solver("symplectic-euler")
@@ -68,19 +145,28 @@ class Kicked(Solver):
     phase_space = True
     reversible = True
 
-    @abstractmethod
+    weights: ClassVar[tuple[float, ...]] = (1.0,)
+    """Sizes of the sub-steps, each of which is a leapfrog."""
+
     def advance(
         self, field: Field, t: Number, h: Number, y: Tensor, force: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """Step from y; take and return the force at its ends, where it depends on q alone."""
+        reusable = _halves(field) is not None
+        for weight in self.weights:
+            q, p = split(y)
+            size = weight * h
+            start, middle, end = stage_times(t, size, (0.0, 0.5, 1.0), q)
+            p = p + (size / 2) * (kick(field, start, q, p) if force is None else force)
+            q = q + size * drift(field, middle, q, p)
+            last = kick(field, end, q, p)
+            y = torch.cat((q, p + (size / 2) * last), dim=-1)
+            t, force = t + size, last if reusable else None
+        return y, force
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
         """Take a step."""
         return (self.advance(field, t, h, state[0], None)[0],), None
-
-    def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
-        """Step with the opposite sign: the method is symmetric."""
-        return (self.advance(field, t + h, -h, state[0], None)[0],)
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
         """Return the method ready for one solve."""
@@ -98,13 +184,13 @@ class KickedStepper(Stepper):
         self._next: Tensor | None = None
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Return the solution at t + h; nothing is kept yet."""
+        """Return the solution at t + h, without accepting it."""
         reached, self._next = self.solver.advance(self.field, t, h, self.state[0], self._force)
         self._proposed = (reached,)
         return reached
 
     def accept(self) -> None:
-        """Keep the last attempt, and the force at its end."""
+        """Accept the last attempt, and store the force at its end."""
         super().accept()
         self._force = self._next
 
@@ -117,23 +203,8 @@ class KickedStepper(Stepper):
 class Leapfrog(Kicked):
     """Leapfrog, or velocity Verlet: half a kick, a drift, half a kick."""
 
-    def advance(
-        self, field: Field, t: Number, h: Number, y: Tensor, force: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Kick, drift, kick."""
-        return _kick_drift_kick(field, t, h, y, force)
 
-
-def _kick_drift_kick(
-    field: Field, t: Number, h: Number, y: Tensor, force: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    q, p = split(y)
-    start, middle, end = stage_times(t, h, (0.0, 0.5, 1.0), q)
-    p = p + (h / 2) * (kick(field, start, q, p) if force is None else force)
-    q = q + h * drift(field, middle, q, p)
-    force = kick(field, end, q, p)
-    p = p + (h / 2) * force
-    return torch.cat((q, p), dim=-1), (force if has_halves(field) else None)
+_OUTER = 1 / (2 - 2 ** (1 / 3))
 
 
 @register_solver("yoshida4")
@@ -148,30 +219,20 @@ class Yoshida4(Kicked):
     """
 
     order = 4
-    _outer = 1 / (2 - 2 ** (1 / 3))
-
-    def advance(
-        self, field: Field, t: Number, h: Number, y: Tensor, force: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Take the three sub-steps."""
-        outer = self._outer
-        for weight in (outer, 1 - 2 * outer, outer):
-            y, force = _kick_drift_kick(field, t, weight * h, y, force)
-            t = t + weight * h
-        return y, force
+    weights = (_OUTER, 1 - 2 * _OUTER, _OUTER)
 
 
 @register_solver("tao")
 class Tao(Solver):
-    """Tao's method on a doubled phase space (q, p, x, y), the copies tied by a rotation.
+    """Tao's method on a doubled phase space (q, p, x, y), the copies coupled by a rotation.
 
     Equation:
         φ_A(h/2) φ_B(h/2) φ_C(h) φ_B(h/2) φ_A(h/2), the flows of H(q, y), H(x, p) and
         ω/2 (‖q − x‖² + ‖p − y‖²)
 
     Args:
-        omega: Strength ω of the tie. Too small and the copies part, too large and the step has
-            to resolve the rotation.
+        omega: Strength ω of the coupling. If it is too small the copies separate; if it is too
+            large the step has to resolve the rotation.
 
     Reference:
         M. Tao. Explicit symplectic approximation of nonseparable Hamiltonians. 2016.
@@ -195,7 +256,7 @@ class Tao(Solver):
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
         """Compose the five flows."""
         if isinstance(h, Tensor):
-            raise OptionError("tao: expected one step size for the batch, got one per sample.")
+            raise OptionError("'tao' needs one step size for the batch, got one per sample.")
         (q, p), (x, y) = split(state[0]), split(state[1])
         start, end = stage_times(t, h, (0.0, 1.0), q)
 
@@ -210,33 +271,29 @@ class Tao(Solver):
         p, x = flow_a(start, p, x)
         q, y = flow_b(start, q, y)
         cosine, sine = math.cos(2 * self.omega * h), math.sin(2 * self.omega * h)
-        mean_q, mean_p, apart_q, apart_p = q + x, p + y, q - x, p - y
-        turned_q = cosine * apart_q + sine * apart_p
-        turned_p = cosine * apart_p - sine * apart_q
-        q, x = (mean_q + turned_q) / 2, (mean_q - turned_q) / 2
-        p, y = (mean_p + turned_p) / 2, (mean_p - turned_p) / 2
+        sum_q, sum_p, delta_q, delta_p = q + x, p + y, q - x, p - y
+        rotated_q = cosine * delta_q + sine * delta_p
+        rotated_p = cosine * delta_p - sine * delta_q
+        q, x = (sum_q + rotated_q) / 2, (sum_q - rotated_q) / 2
+        p, y = (sum_p + rotated_p) / 2, (sum_p - rotated_p) / 2
         q, y = flow_b(end, q, y)
         p, x = flow_a(end, p, x)
         return (torch.cat((q, p), dim=-1), torch.cat((x, y), dim=-1)), None
 
-    def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
-        """Step with the opposite sign: the method is symmetric."""
-        return self.step(field, t + h, -h, state)[0]
-
 
 class TaoOfCopies(Tao):
-    """Tao's method where the state already holds both copies side by side, (q, p, x, y).
+    """Tao's method on a state that holds both copies side by side, (q, p, x, y).
 
-    Whoever wants to see both, and not only the first, starts from two and gets two.
+    It returns both copies, and not only the first.
 
     Args:
-        omega: Strength ω of the tie.
+        omega: Strength ω of the coupling.
     """
 
     name = "tao"
 
     def start(self, field: Field, t: Number, y: Tensor) -> SolverState:
-        """Begin with the copies that were given."""
+        """Begin with the copies of the state."""
         return (y,)
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:

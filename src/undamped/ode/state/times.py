@@ -70,15 +70,15 @@ def _not_monotone(times: Tensor) -> str:
     )
 
 
-def coincide(time: Any, other: Any, scale: Any) -> Any:
-    """Whether two times, numbers or tensors, are the same but for rounding; NaN is none.
+def coincide(first: Any, second: Any, scale: Any) -> Any:
+    """Whether two times, numbers or tensors, are the same but for rounding; NaN never is.
 
     Args:
-        time: A time, or some.
-        other: Another, or one for every sample.
-        scale: The largest time of the solve, without sign: what rounding goes by.
+        first: A time, or several.
+        second: Another, or one for every sample.
+        scale: The largest time of the solve, without sign, which sets the scale of rounding.
     """
-    return abs(time - other) <= 1e-14 * scale
+    return abs(first - second) <= 1e-14 * scale
 
 
 def drift(field: CountedField, t: Tensor, y: Tensor, by: Tensor, *, exact: bool) -> Tensor:
@@ -89,8 +89,8 @@ def drift(field: CountedField, t: Tensor, y: Tensor, by: Tensor, *, exact: bool)
         t: Time of y, without dimensions or (batch, 1, …).
         y: The state.
         by: The time, in the shape of t.
-        exact: Whether derivatives of derivatives are needed: a step of the classical Runge-Kutta
-            method, right up to the fourth. Otherwise y + by · f without a graph on f.
+        exact: Whether derivatives of derivatives are needed: a step of the classical Runge–Kutta
+            method, exact up to the fourth. Otherwise y + by · f without a graph on f.
     """
     if not exact:
         with torch.no_grad():
@@ -108,7 +108,7 @@ def shift_start(t: Any, field: CountedField, y: Tensor, *, each: bool, exact: bo
     """Return the start value as a function of the start time: dy/dt₀ = −f(t₀, y₀).
 
     Args:
-        t: The output times as they were given.
+        t: The output times of the user.
         field: f.
         y: The start value.
         each: Whether every sample has its own times.
@@ -126,7 +126,7 @@ def shift_outputs(
     """Return the outputs as functions of their times: dy(t)/dt = f(t, y(t)).
 
     Args:
-        t: The output times as they were given.
+        t: The output times of the user.
         field: f.
         values: The outputs that were reached, (outputs, …), the start first.
         each: Whether every sample has its own times; NaN for those not reached.
@@ -141,7 +141,7 @@ def shift_outputs(
         moment = moving.detach()
         by = moving - moment
         if each:
-            # NaN times zero is NaN, backward too: what is lost must not be computed with.
+            # NaN times zero is NaN, also backward: missing values must not enter the computation.
             missing = value.detach().isnan().unsqueeze(1).flatten(1).any(1).view(moment.shape)
             moment, by = torch.where(missing, begin, moment), torch.where(missing, 0.0, by)
             safe = torch.where(missing, start, value)
@@ -156,6 +156,6 @@ def _moves(t: Any) -> bool:
 
 
 def _for_field(time: Tensor, y: Tensor, each: bool) -> Tensor:
-    """Return a time, or one for every sample, in the shape the field is promised."""
+    """Return a time, or one for every sample, in the shape that the field expects."""
     time = time.to(y)
     return time.expand(len(y)).reshape(-1, *(1,) * (y.dim() - 1)) if each else time

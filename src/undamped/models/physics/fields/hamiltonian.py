@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.models.physics.fields.ports import PortField, Ports
-from undamped.ode.methods.phase_space import split
+from undamped.ode.methods.symplectic import split
 
 
 class HamiltonianField(PortField):

@@ -11,7 +11,7 @@ from torch import Tensor
 from undamped._base.errors import NonFiniteError
 from undamped.models.physics.fields.hamiltonian import by_autograd, differentiable_point
 from undamped.models.physics.fields.ports import PortField, times
-from undamped.ode.methods.phase_space import split
+from undamped.ode.methods.symplectic import split
 
 
 class LagrangianField(PortField):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from undamped.ode.methods.phase_space import split
+from undamped.ode.methods.symplectic import split
 
 
 class Ports(nn.Module):

@@ -3,10 +3,10 @@
 Times and step sizes are plain numbers, so nothing waits for a device except one norm per step;
 stage times are made for many steps at once; on the CPU the error norm and, without a graph
 through them, the stage values are one compiled pass each (`kernels.runge_kutta_sums`); and the last
-evaluation of a step is the first of the next. Tried and slower, with a graph: all stages in one
-matrix with a product for each stage value, for its copies and views; sums transposed by hand with
-a graph for each evaluation alone, and sums as autograd functions of their own, for what entering
-autograd from Python costs at every stage.
+evaluation of a step is the first of the next. The following was slower with a graph: all stages in
+one matrix with a product for each stage value, for its copies and views; transposed sums written by
+hand with a separate graph for each evaluation, and sums as separate autograd functions, for the
+cost of entering autograd from Python at every stage.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from undamped._base.registry import solvers
 from undamped._base.torch_internals import forward_mode_open
 from undamped.kernels.dispatch import implementation
 from undamped.ode.loop.norm import ErrorNorm
-from undamped.ode.methods.combine import Terms, combine, combine_terms
 from undamped.ode.methods.explicit.tableau import Tableau
 from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, StepResult
-from undamped.ode.methods.stage_times import StageClock, stage_times
+from undamped.ode.methods.stages import StageClock, Terms, combine, combine_terms, stage_times
 
 if TYPE_CHECKING:
     from undamped.kernels.runge_kutta_sums import WeightedSums
@@ -47,8 +46,8 @@ def compiled_sums(y: Tensor) -> CompiledSums | None:
 class CompiledSums:
     """Stage values and error norms of the steps of one solve.
 
-    Every value of the field is checked: a step with one of another type, or that is not contiguous,
-    is summed by torch, as is every step with a graph.
+    Every value of the field is checked: a step with a value of another type, or one that is not
+    contiguous, is summed by torch, as is every step with a graph.
 
     Args:
         kernel: The sums.
@@ -64,21 +63,21 @@ class CompiledSums:
         if count == 1:
             self._count = 0
         if self._fit and 0 < self._count == count - 1:
-            # The stage before this one fitted: all in one call.
+            # The stage before this one was accepted: all in one call.
             self._count, total = count, self._kernel.add(h, terms.row, stages[-1])
             self._fit = total is not None
             if total is not None:
                 return total
-        elif self._look(y, stages):
+        elif self._fits(y, stages):
             return self._kernel.add(h, terms.row)
         return combine_terms(y, h, terms, stages)
 
     def restart(self) -> None:
-        """Begin a step whose stages are added up elsewhere."""
+        """Begin a step whose stages are added up elsewhere, or a norm between steps."""
         self._count = 0
 
-    def _look(self, y: Tensor, stages: Sequence[Tensor]) -> bool:
-        """Take what is new; return whether everything in this step has fitted."""
+    def _fits(self, y: Tensor, stages: Sequence[Tensor]) -> bool:
+        """Pass new stages to the kernel; return whether it takes everything in this step."""
         if not self._count:
             self._fit = self._kernel.begin(y)
         while self._fit and self._count < len(stages):
@@ -86,37 +85,28 @@ class CompiledSums:
             self._count += 1
         return self._fit
 
-    def error(
-        self, y: Tensor, y1: Tensor, h: Any, terms: Terms, stages: Sequence[Tensor], norm: ErrorNorm
+    def norm(
+        self,
+        ends: tuple[Tensor, Tensor],
+        h: Any,
+        terms: Terms,
+        stages: Sequence[Tensor],
+        norm: ErrorNorm | None,
     ) -> float | None:
-        """Return the norm of the error of a step; None if torch has to find it.
+        """Return the norm of h Σ a_j k_j in units of the tolerance; None if torch must compute it.
 
         Args:
-            y: What the step started from.
-            y1: What it arrived at.
-            h: Its size.
-            terms: Of the error estimate.
-            stages: Its stages.
-            norm: The tolerance.
+            ends: The states between which the tolerance is measured.
+            h: Step size.
+            terms: The a_j.
+            stages: The k_j.
+            norm: The tolerance; None for a root mean square.
         """
-        if not self._look(y, stages) or not norm.compiled:
+        if not self._fits(ends[0], stages) or not (norm is None or norm.compiled):
             return None
-        return self._kernel.error(y1, h, terms.row, *norm.uniform, norm.leading)
-
-    def measure(
-        self, norm: ErrorNorm, y: Tensor, terms: Terms, parts: Sequence[Tensor]
-    ) -> float | None:
-        """Return the norm of Σ a_j part_j at y, between steps; None if torch has to find it."""
-        self._count = 0
-        if not self._look(y, parts) or not norm.compiled:
-            return None
-        return self._kernel.error(y, 1.0, terms.row, *norm.uniform, norm.leading)
-
-    def length(self, y: Tensor, y1: Tensor, terms: Terms, stages: Sequence[Tensor]) -> float | None:
-        """Return the root mean square of Σ a_j k_j of a step; None as for `error`."""
-        if not self._look(y, stages):
-            return None
-        return self._kernel.error(y1, 1.0, terms.row, 0.0, 1.0)
+        if norm is None:
+            return self._kernel.error(ends[1], h, terms.row, 0.0, 1.0)
+        return self._kernel.error(ends[1], h, terms.row, *norm.uniform, norm.leading)
 
 
 class RungeKutta(Solver):
@@ -232,7 +222,7 @@ class RungeKuttaStepper(Stepper):
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
-        # Release the last step's stages, or two steps would hold theirs at once.
+        # Release the last step's stages, or the stages of two steps would be in memory.
         self._stages = []
         add = self._sums
         if add is not None and torch.is_grad_enabled():
@@ -254,29 +244,30 @@ class RungeKuttaStepper(Stepper):
 
     @torch.no_grad()
     def error(self) -> Tensor:
-        """Return the error estimate: it steers step sizes, which are taken as given."""
+        """Return the error estimate, without a graph: step sizes count as constants."""
         estimate = self.solver.estimate(self._size, self._stages)
         assert estimate is not None
         return estimate
 
+    def _norm(self, terms: Terms, h: Any, norm: ErrorNorm | None) -> float | None:
+        """Return the norm of a sum of the stages by the kernel, or None."""
+        if self._sums is None:
+            return None
+        ends = self.state[0], self._proposed[0]
+        return self._sums.norm(ends, h, terms, self._stages, norm)
+
     def error_norm(self, norm: ErrorNorm) -> float:
-        """Return the same in units of the tolerance."""
-        ratio = None
-        if self._sums is not None:
-            terms, y, y1 = self.solver.tableau.error_terms, self.state[0], self._proposed[0]
-            ratio = self._sums.error(y, y1, self._size, terms, self._stages, norm)
+        """Return the error estimate in units of the tolerance."""
+        ratio = self._norm(self.solver.tableau.error_terms, self._size, norm)
         return super().error_norm(norm) if ratio is None else ratio
 
     def movement(self, norm: ErrorNorm, y1: Tensor) -> float:
-        """Return how far the last attempt went in units of the tolerance."""
-        size = None
-        if self._sums is not None:
-            terms, y, end = self.solver.tableau.weight_terms, self.state[0], self._proposed[0]
-            size = self._sums.error(y, end, self._size, terms, self._stages, norm)
+        """Return the size of the last attempt's change in units of the tolerance."""
+        size = self._norm(self.solver.tableau.weight_terms, self._size, norm)
         return super().movement(norm, y1) if size is None else size
 
     def accept(self) -> None:
-        """Keep the attempt."""
+        """Accept the attempt."""
         self.state = self._proposed
         self._first = self._stages[-1] if self._reuses else None
 
@@ -291,7 +282,10 @@ class RungeKuttaStepper(Stepper):
 
     def measure(self, norm: ErrorNorm, y: Tensor, terms: Terms, parts: Sequence[Tensor]) -> float:
         """Return the size of Σ a_j part_j in units of the tolerance at y."""
-        size = None if self._sums is None else self._sums.measure(norm, y, terms, parts)
+        size = None
+        if self._sums is not None:
+            self._sums.restart()
+            size = self._sums.norm((y, y), 1.0, terms, parts, norm)
         return super().measure(norm, y, terms, parts) if size is None else size
 
     @torch.no_grad()
@@ -305,9 +299,7 @@ class RungeKuttaStepper(Stepper):
 
     def _length(self, terms: Terms) -> float:
         """Return the root mean square of Σ a_j k_j."""
-        length = None
-        if self._sums is not None:
-            length = self._sums.length(self.state[0], self._proposed[0], terms, self._stages)
+        length = self._norm(terms, 1.0, None)
         if length is not None:
             return length
         total = combine_terms(None, 1.0, terms, self._stages)

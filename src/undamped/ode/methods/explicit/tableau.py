@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from undamped.ode.methods.combine import Row, Terms, terms_of
+from undamped.ode.methods.stages import Row, Terms, terms_of
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.registry import solvers
-from undamped.ode.gradients.transforms import transformed
+from undamped.ode.gradients.refused import transformed
 from undamped.ode.loop.control import ControlMemory, StepControl
 from undamped.ode.loop.norm import ErrorNorm
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
@@ -137,21 +137,11 @@ class AutoStepper(Stepper):
         """The stepper in use."""
         return self.using
 
-    @property
-    def is_stiff(self) -> bool:
-        """Whether the implicit method is in use."""
-        return isinstance(self.using, ImplicitStepper)
-
-    @property
-    def jacobians(self) -> int:
-        """How often the derivative was taken by the implicit method in use."""
-        return self.using.jacobians if isinstance(self.using, ImplicitStepper) else 0
-
-    def memory(self, control: StepControl, norm: ErrorNorm) -> ControlMemory:
-        """Return a memory that delegates to that of the method in use."""
+    def memory(self, control: StepControl, norm: ErrorNorm) -> Any:
+        """Return what chooses step sizes: this object, by the memory of the method in use."""
         self._control = control, norm
         self._memory = self.using.memory(control, norm)
-        return _AutoMemory(control, 0, stepper=self)
+        return self
 
     def next_factor(self, error: float, accepted: bool) -> float:
         """Return the factor from the memory of the method that made the last attempt."""
@@ -163,7 +153,7 @@ class AutoStepper(Stepper):
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
         self._step, self._measured, self._tangent_rate = (t, h), False, None
-        self.solver.note(t, self.is_stiff)
+        self.solver.note(t, isinstance(self.using, ImplicitStepper))
         return self.using.attempt(t, h)
 
     def error(self) -> Tensor:
@@ -176,7 +166,7 @@ class AutoStepper(Stepper):
         return self.using.error_norm(norm)
 
     def movement(self, norm: ErrorNorm, y1: Tensor) -> float:
-        """Return how far the last attempt went in units of the tolerance."""
+        """Return the size of the last attempt's change in units of the tolerance."""
         return self.using.movement(norm, y1)
 
     def measure(self, norm: ErrorNorm, y: Tensor, terms: Any, parts: Sequence[Tensor]) -> float:
@@ -184,20 +174,20 @@ class AutoStepper(Stepper):
         return self.using.measure(norm, y, terms, parts)
 
     def fastest_rate(self) -> float | None:
-        """Return how fast the field changes, as the method in use sees it."""
+        """Return how fast the field changes, by the method in use."""
         return self.using.fastest_rate()
 
     def note_rate(self, rate: float | None) -> None:
-        """Take into account how fast the field is known to change, at the last attempt."""
+        """Take a measured rate of the field at the last attempt into account."""
         self._tangent_rate = rate
 
     def accept(self) -> None:
-        """Keep the attempt, and choose the method of the next step."""
+        """Accept the attempt, and choose the method of the next step."""
         t, h = self._step
         size = abs(float(h))
-        if self.is_stiff:
+        if isinstance(self.using, ImplicitStepper):
             self.using.accept()
-            norm = self._norm_of_derivative()
+            norm = None if self.using.line is None else self.using.line.norm
             self._mild = self._mild + 1 if norm is not None and size * norm < STABLE else 0
             if self._mild >= BACK:
                 self._switch(self.solver.mild, t + h)
@@ -212,13 +202,9 @@ class AutoStepper(Stepper):
                 self._stiff, self._mild = 0, 0
             return
         self._stiff, self._mild = self._stiff + 1, 0
-        # Transforms support explicit steps only: slow ones are better than wrong ones.
+        # Transforms support explicit steps only: slow steps are better than wrong ones.
         if self._stiff >= STIFF_STEPS and not transformed(self.using.state[0]):
             self._switch(self.solver.stiff, t + h)
-
-    def _norm_of_derivative(self) -> float | None:
-        line = self.using.line if isinstance(self.using, ImplicitStepper) else None
-        return None if line is None else line.norm
 
     def _switch(self, solver: Solver, t: Number) -> None:
         self.using = solver.stepper(self.field, t, self.using.state[0], None)
@@ -227,15 +213,3 @@ class AutoStepper(Stepper):
             # The size of the next step is chosen by the method of this one.
             self._before = self._memory
             self._memory = self.using.memory(*self._control)
-
-
-class _AutoMemory(ControlMemory):
-    """The memory of whichever method made the last attempt."""
-
-    def __init__(self, control: StepControl, order: int, *, stepper: AutoStepper) -> None:
-        super().__init__(control, order)
-        self._stepper = stepper
-
-    def next_factor(self, error: Any, accepted: Any) -> Any:
-        """Return the factor for the next step."""
-        return self._stepper.next_factor(error, accepted)

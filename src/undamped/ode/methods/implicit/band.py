@@ -17,7 +17,7 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError, shortened
 
-WORTH_IT = 64
+SMALLEST = 64
 """Numbers of a system below which a full matrix costs no more."""
 NARROW = 4
 """A band is narrow if the system has so many times as many numbers."""
@@ -35,7 +35,7 @@ class Band(NamedTuple):
 
     @classmethod
     def read(cls, value: Any) -> Band | None:
-        """Return a band as a user gave it."""
+        """Return a band as the user wrote it."""
         if value is None:
             return None
         integers = isinstance(value, Sequence) and all(isinstance(count, int) for count in value)
@@ -57,18 +57,14 @@ class Band(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many diagonals exists are."""
+        """Number of diagonals."""
         return self.lower + 1 + self.upper
 
-    def joined(self, other: Band | None) -> Band:
+    def joined(self, band: Band | None) -> Band:
         """Return the band that holds both."""
-        if other is None:
+        if band is None:
             return self
-        return Band(max(self.lower, other.lower), max(self.upper, other.upper))
-
-    def pays_off(self, size: int, like: Tensor) -> bool:
-        """Whether systems of a size are solved faster by it."""
-        return size >= WORTH_IT and NARROW * self.width <= size and can_solve(like)
+        return Band(max(self.lower, band.lower), max(self.upper, band.upper))
 
     def groups(self, size: int, like: Tensor) -> Tensor:
         """Return rows that no column of the band sees two of, (width, size) of ones and zeros."""
@@ -103,7 +99,7 @@ class Band(NamedTuple):
         return matrix[:, rows.clamp(0, size - 1), columns] * exists
 
     def _rows(self, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return the row of every stored entry, and whether exists is one, (width, size)."""
+        """Return the row of every stored entry, and whether the matrix has it, (width, size)."""
         offsets = torch.arange(-self.upper, self.lower + 1, device=device).unsqueeze(1)
         rows = torch.arange(size, device=device) + offsets
         return rows, (rows >= 0) & (rows < size)
@@ -170,18 +166,13 @@ class BandFactors:
         self._systems: list[list[BandSystem]] = []
 
     def renew(self, scaled: Tensor, shifts: Sequence[complex], indices: Tensor | None) -> None:
-        """Factor some systems, or all.
-
-        Args:
-            scaled: Their −h J, stored.
-            shifts: The μ.
-            indices: Their indices; None for all.
-        """
+        """Factor some systems, or all; arguments as for `FullFactors`."""
         if indices is None:
             self._systems = [[] for _ in shifts]
         for index, shift in enumerate(shifts):
-            array = scaled.numpy().astype(np.result_type(scaled.numpy(), np.complex64(0)))
-            array = array if isinstance(shift, complex) else scaled.numpy().copy()
+            array = scaled.numpy().copy()
+            if isinstance(shift, complex):
+                array = array.astype(np.result_type(array, np.complex64(0)))
             array[:, self.band.upper] += shift
             systems = [BandSystem(stored, self.band) for stored in array]
             if indices is None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from undamped.ode.methods.combine import Row, Terms, combine_terms, terms_of
-from undamped.ode.methods.implicit.convergence import some
-from undamped.ode.methods.implicit.method import A_STABLE, L_STABLE, Attempt, ImplicitMethod
+from undamped.ode.methods.implicit.linearization import some
+from undamped.ode.methods.implicit.method import A_STABLE, L_STABLE, Attach, First, ImplicitMethod
+from undamped.ode.methods.implicit.newton import Attempt
 from undamped.ode.methods.solver import register_solver
+from undamped.ode.methods.stages import Row, Terms, combine_terms, terms_of
 
 
 class DiagonallyImplicit(ImplicitMethod):
@@ -30,6 +30,8 @@ class DiagonallyImplicit(ImplicitMethod):
     shifts = (1.0,)
     lower_terms: ClassVar[tuple[Terms, ...]]
     """The a_ij that are not zero."""
+    explicit_first: ClassVar[bool]
+    """Whether the first stage is f at the start."""
     weight_terms: ClassVar[Terms]
     error_terms: ClassVar[Terms]
 
@@ -42,11 +44,7 @@ class DiagonallyImplicit(ImplicitMethod):
             cls.weight_terms = terms_of(cls.weights)
             cls.error_terms = terms_of(cls.error_weights or ())
             cls.stiffly_accurate = cls.weights == (*cls.lower[-1], cls.gamma)
-
-    @property
-    def explicit_first(self) -> bool:
-        """Whether the first stage is f at the start."""
-        return self.nodes[0] == 0.0
+            cls.explicit_first = cls.nodes[0] == 0.0
 
     def solve_stages(self, attempt: Attempt, start: Tensor | None) -> Tensor:
         """Solve the stages one after another."""
@@ -65,7 +63,11 @@ class DiagonallyImplicit(ImplicitMethod):
                 z = torch.add(base, increments[-1], alpha=self.gamma)
             else:
                 z = self._extrapolate(attempt)
-            z = self._solve_stage(attempt, time, base, z)
+
+            def residual(z: Tensor, time: Tensor = time, base: Tensor = base) -> Tensor:
+                return attempt.slope(time, z) * attempt.row_h + (base - z) / self.gamma
+
+            z = attempt.correct(z, residual, lambda right: attempt.line.solve(0, right))
             stages.append(z)
             increments.append((z - base) / self.gamma)
             if not some(attempt.ok):
@@ -73,62 +75,50 @@ class DiagonallyImplicit(ImplicitMethod):
                 break
         return torch.stack(stages)
 
-    def _solve_stage(self, attempt: Attempt, time: Tensor, base: Tensor, z: Tensor) -> Tensor:
-        def residual(z: Tensor) -> Tensor:
-            return attempt.slope(time, z) * attempt.row_h + (base - z) / self.gamma
-
-        return attempt.correct(z, residual, lambda right: attempt.line.solve(0, right))
-
     def _extrapolate(self, attempt: Attempt) -> Tensor:
         """Continue the line through the step before."""
         last, ratio = attempt.last, attempt.ratio
-        if last is None or ratio is None:
+        if last is None:
             return torch.zeros_like(attempt.rows)
         scale = torch.from_numpy(ratio).to(last.device, last.dtype).unsqueeze(1)
         return last[-1] * (scale * (self.nodes[0] / self.nodes[-1]))
 
-    def combine(
-        self,
-        y: Tensor,
-        stages: Tensor,
-        first: Callable[[], Tensor],
-        attach: Callable[[Tensor, int, tuple[Row, ...], Tensor | None], Tensor],
-    ) -> Tensor:
+    def combine(self, y: Tensor, stages: Tensor, first: First, attach: Attach) -> Tensor:
         """Add up the increments of the stages."""
+        return combine_terms(y, 1.0, self.weight_terms, self._increments(stages, first, attach))
+
+    @staticmethod
+    def _sum(terms: Terms, increments: list[Tensor], like: Tensor) -> Tensor:
+        return combine_terms(None, 1.0, terms, increments) if terms else torch.zeros_like(like)
+
+    def _increments(
+        self, stages: Tensor, first: First, attach: Attach | None = None
+    ) -> list[Tensor]:
+        """Return the k of solved stages; arguments as for `combine`."""
         increments: list[Tensor] = []
         for index, (z, terms) in enumerate(zip(stages.unbind(), self.lower_terms, strict=True)):
             if index == 0 and self.explicit_first:
                 increments.append(first())
                 continue
             base = self._sum(terms, increments, z)
-            z = attach(z.unsqueeze(0), index, ((self.gamma,),), base)[0]
+            if attach is not None:
+                z = attach(z.unsqueeze(0), index, ((self.gamma,),), base)[0]
             increments.append((z - base) / self.gamma)
-        return combine_terms(y, 1.0, self.weight_terms, increments)
-
-    @staticmethod
-    def _sum(terms: Terms, increments: list[Tensor], like: Tensor) -> Tensor:
-        return combine_terms(None, 1.0, terms, increments) if terms else torch.zeros_like(like)
-
-    def _increments(self, attempt: Attempt, stages: Tensor) -> list[Tensor]:
-        """Return the k of solved stages."""
-        increments: list[Tensor] = []
-        for index, (z, terms) in enumerate(zip(stages.unbind(), self.lower_terms, strict=True)):
-            if index == 0 and self.explicit_first:
-                increments.append(attempt.first_slope() * attempt.row_h)
-                continue
-            before = combine_terms(None, 1.0, terms, increments) if terms else None
-            increments.append((z if before is None else z - before) / self.gamma)
         return increments
+
+    def _solved_increments(self, attempt: Attempt, stages: Tensor) -> list[Tensor]:
+        return self._increments(stages, lambda: attempt.first_slope() * attempt.row_h)
 
     def last_slope(self, attempt: Attempt, stages: Tensor) -> Tensor | None:
         """Return the last k, for a method whose next step begins with it."""
-        return self._increments(attempt, stages)[-1] if self.explicit_first else None
+        return self._solved_increments(attempt, stages)[-1] if self.explicit_first else None
 
     def estimate(self, attempt: Attempt, stages: Tensor, change: Tensor | None) -> Tensor | None:
         """Compare with the companion, filtered by the stiff part of the field."""
         if self.error_weights is None:
             return None
-        raw = combine_terms(None, 1.0, self.error_terms, self._increments(attempt, stages))
+        increments = self._solved_increments(attempt, stages)
+        raw = combine_terms(None, 1.0, self.error_terms, increments)
         return attempt.line.solve(0, raw / self.gamma)
 
 
@@ -150,7 +140,7 @@ class ImplicitMidpoint(DiagonallyImplicit):
     """The implicit midpoint rule: order two, symmetric, symplectic for every Hamiltonian.
 
     Promise:
-        A-stable; fast modes are turned around, not damped.
+        A-stable; fast modes change sign, and are not damped.
     """
 
     promises = A_STABLE
@@ -165,7 +155,7 @@ class Trapezoid(DiagonallyImplicit):
     """The trapezoidal rule: order two, symmetric.
 
     Promise:
-        A-stable; fast modes are turned around, not damped.
+        A-stable; fast modes change sign, and are not damped.
     """
 
     promises = A_STABLE

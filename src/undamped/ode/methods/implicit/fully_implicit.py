@@ -7,7 +7,6 @@ of the state's own size, real ones and complex ones (Butcher; Bickart).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -16,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.ode.methods.combine import Row
-from undamped.ode.methods.implicit.method import A_STABLE, L_STABLE, Attempt, ImplicitMethod
+from undamped.ode.methods.implicit.method import A_STABLE, L_STABLE, Attach, First, ImplicitMethod
+from undamped.ode.methods.implicit.newton import Attempt
 from undamped.ode.methods.solver import register_solver
+from undamped.ode.methods.stages import Row
 
 Matrix = tuple[Row, ...]
 
@@ -117,7 +117,7 @@ class FullyImplicit(ImplicitMethod):
     def _extrapolate(self, attempt: Attempt) -> Tensor:
         """Continue the polynomial of the step before: T⁻¹ z, (stages, numbers)."""
         last, ratio, rows = attempt.last, attempt.ratio, attempt.rows
-        if last is None or ratio is None:
+        if last is None:
             return rows.new_zeros(len(self.nodes), rows.numel())
         powers = ratio[:, None] ** np.arange(1, len(self.nodes) + 1)
         weights = torch.from_numpy(powers @ self.continuation).to(last.device, last.dtype)
@@ -126,13 +126,7 @@ class FullyImplicit(ImplicitMethod):
             return torch.mm(weights[0], last.flatten(1))
         return torch.bmm(weights, last.transpose(0, 1)).transpose(0, 1).flatten(1)
 
-    def combine(
-        self,
-        y: Tensor,
-        stages: Tensor,
-        first: Callable[[], Tensor],
-        attach: Callable[[Tensor, int, Matrix, Tensor | None], Tensor],
-    ) -> Tensor:
+    def combine(self, y: Tensor, stages: Tensor, first: First, attach: Attach) -> Tensor:
         """Add the stages by the d."""
         stages = attach(stages, 0, self.matrix, None)
         for weight, stage in zip(self.last, stages.unbind(), strict=True):
@@ -154,8 +148,8 @@ def _continuation(nodes: Row, back: np.ndarray) -> np.ndarray:
         roots = np.delete(points, j)
         lagrange = np.polynomial.Polynomial.fromroots(roots) / (points[j] - roots).prod()
         for i, node in enumerate(nodes):
-            ahead = lagrange(np.polynomial.Polynomial((1.0, node)))
-            weights[:, i, j - 1] = ahead.coef[1:]
+            continued = lagrange(np.polynomial.Polynomial((1.0, node)))
+            weights[:, i, j - 1] = continued.coef[1:]
     return (back @ weights).reshape(len(nodes), -1)
 
 
@@ -167,7 +161,7 @@ class Gauss4(FullyImplicit):
     """Two Gauss points: order four, symmetric, symplectic for every Hamiltonian.
 
     Promise:
-        A-stable; fast modes are turned around, not damped.
+        A-stable; fast modes change sign, and are not damped.
 
     Reference:
         E. Hairer, C. Lubich, G. Wanner. Geometric numerical integration, table II.1.1.
@@ -188,7 +182,7 @@ class Gauss6(FullyImplicit):
     """Three Gauss points: order six, symmetric, symplectic for every Hamiltonian.
 
     Promise:
-        A-stable; fast modes are turned around, not damped.
+        A-stable; fast modes change sign, and are not damped.
 
     Reference:
         E. Hairer, C. Lubich, G. Wanner. Geometric numerical integration, table II.1.1.
@@ -252,7 +246,7 @@ class Radau5(FullyImplicit):
         ((16 - _SIX) / 36, (16 + _SIX) / 36, 1 / 9),
     )
     weights = ((16 - _SIX) / 36, (16 + _SIX) / 36, 1 / 9)
-    looks_twice = True
+    estimates_twice = True
 
     def estimate(self, attempt: Attempt, stages: Tensor, change: Tensor | None) -> Tensor:
         """Compare with a method of order three, filtered by the stiff part of the field.

@@ -4,44 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 Operator = Callable[[Tensor], Tensor]
 RESTARTS = 20
-"""How often a full Krylov space is discarded and a new one begun."""
+"""How often a full Krylov space is replaced by a new one."""
 SMALL = 32
 """Numbers in all stages of a system up to which products with an inverse cost less than solves."""
 
 
-class Factors(Protocol):
-    """Factors of (μ − h J) for every system and every μ."""
-
-    def renew(self, scaled: Tensor, shifts: Sequence[complex], indices: Tensor | None) -> None:
-        """Factor some systems, or all.
-
-        Args:
-            scaled: Their −h J, as the derivative is kept.
-            shifts: The μ.
-            indices: Their indices; None for all.
-        """
-        ...
-
-    def solve(self, index: int, right: Tensor) -> Tensor:
-        """Return the solutions for the μ of an index, (systems, size); complex for some μ."""
-        ...
-
-
 class FullFactors:
-    """LU factors; J is (systems, size, size)."""
+    """LU factors of (μ − h J) for every system and every μ; J is (systems, size, size)."""
 
     def __init__(self) -> None:
         self._factors: list[tuple[Tensor, Tensor]] = []
 
     def renew(self, scaled: Tensor, shifts: Sequence[complex], indices: Tensor | None) -> None:
-        """Factor some systems, or all."""
+        """Factor some systems, or all.
+
+        Args:
+            scaled: Their −h J, as the derivative is stored.
+            shifts: The μ.
+            indices: Their indices; None for all.
+        """
         before, self._factors = self._factors, []
         for index, shift in enumerate(shifts):
             shifted = scaled.clone()
@@ -55,7 +42,7 @@ class FullFactors:
             self._factors.append((factors, pivots))
 
     def solve(self, index: int, right: Tensor) -> Tensor:
-        """Return the solutions for the μ of an index."""
+        """Return the solutions for the μ of an index, (systems, size); complex for some μ."""
         return torch.linalg.lu_solve(*self._factors[index], right.unsqueeze(2)).squeeze(2)
 
 
@@ -127,7 +114,7 @@ def gmres(
         operator: Applies A to a tensor like `right`.
         right: The b.
         tolerance: Residual, relative to b, at which to stop.
-        dimension: Largest Krylov space; where it is not enough another is begun.
+        dimension: Largest Krylov space; where it does not suffice, another is built.
     """
     if not right.numel():
         return right, 0.0
@@ -140,11 +127,11 @@ def gmres(
         goal = (tolerance * length / size).clamp(max=1.0)
         solution = solution + _cycle(operator, rest, goal, dimension)
         rest = right - operator(solution)
-        left = float((torch.linalg.vector_norm(rest, dim=1) / length.clamp_min(tiny)).max())
+        residual = float((torch.linalg.vector_norm(rest, dim=1) / length.clamp_min(tiny)).max())
         # A cycle that hardly helped would be followed by others that hardly help.
-        if left <= tolerance or not left < 0.9 * before:
-            return solution, left
-        before = left
+        if residual <= tolerance or not residual < 0.9 * before:
+            return solution, residual
+        before = residual
     return solution, before
 
 

@@ -3,102 +3,83 @@
 Equation:
     (μ − h J) x = r for every system, for each μ of a method
 
-J is a matrix for each system, full or a band, kept over steps; its factors are kept while h stays.
-Beyond a size no matrix is formed, and GMRES solves with products of J.
+J is a matrix for each system, full or a band, which is reused over steps; its factors are reused
+while h does not change. Beyond a size no matrix is formed, and GMRES solves with products of J.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from undamped._base.errors import OptionError, ShapeError
-from undamped.ode.methods.implicit.band import WORTH_IT, Band, BandFactors, can_solve
-from undamped.ode.methods.implicit.convergence import every, some
-from undamped.ode.methods.implicit.linear_solvers import (
-    SMALL,
-    Factors,
-    FullFactors,
-    Inverses,
-    gmres,
+from undamped.ode.methods.implicit.band import NARROW, SMALLEST, Band, BandFactors, can_solve
+from undamped.ode.methods.implicit.linear_solvers import SMALL, FullFactors, Inverses, gmres
+from undamped.ode.methods.implicit.local_field import (
+    LocalField,
+    Systems,
+    agree,
+    directions,
+    forward_product,
 )
-from undamped.ode.methods.implicit.local_field import CoupledError, LocalField, forward_product
-from undamped.ode.methods.implicit.systems import Systems, agree, directions
 from undamped.ode.methods.solver import Field
 
+if TYPE_CHECKING:
+    from undamped.ode.methods.implicit.method import ImplicitMethod
+
 Jacobian = Callable[[Tensor, Tensor], Tensor]
-MOST_NUMBERS = 1 << 26
-"""Numbers in all matrices of a batch, beyond which none is formed."""
 LOOSE = 1e-4
 """Residual of a linear system, relative to its right side, that suffices for Newton's method."""
 
 
-@dataclass(frozen=True)
-class LinearAlgebra:
-    """How linear systems are solved.
-
-    Args:
-        jacobian: ∂f/∂y as a function of (t, y), (batch, size, size) or one matrix for the state.
-        dense_size: Largest system for which a full matrix is formed.
-        krylov_dimension: Vectors kept by GMRES beyond.
-        band: Diagonals of ∂f/∂y below and above the main one, or None.
-    """
-
-    jacobian: Jacobian | None = None
-    dense_size: int = 512
-    krylov_dimension: int = 60
-    band: Band | None = None
-
-    def forms_full(self, systems: Systems) -> bool:
-        """Whether full matrices are formed, where they have to be."""
-        return systems.size <= self.dense_size and systems.count * systems.size**2 <= MOST_NUMBERS
+def some(lanes: np.ndarray) -> bool:
+    """Whether any lane is true; for one lane, a tenth of the cost of a reduction."""
+    return bool(lanes[0]) if len(lanes) == 1 else bool(lanes.any())
 
 
-@dataclass
+def every(lanes: np.ndarray) -> bool:
+    """Whether all lanes are true."""
+    return bool(lanes[0]) if len(lanes) == 1 else bool(lanes.all())
+
+
 class Linearization:
     """J and its factors during one solve.
 
     Args:
         field: The field.
         y: A state.
-        shifts: The μ of the method.
-        algebra: How linear systems are solved.
+        method: The method, with the μ of its systems and how they are solved.
         lanes: Number of step sizes: one for all systems, or one for each.
     """
 
-    field: Field
-    y: Tensor
-    shifts: Sequence[complex]
-    algebra: LinearAlgebra
-    lanes: int = 1
-    count: int = 0
-    """How often J was computed."""
-
-    def __post_init__(self) -> None:
-        self.systems = Systems.by_row(self.y, self.lanes)
+    def __init__(self, field: Field, y: Tensor, method: ImplicitMethod, lanes: int = 1) -> None:
+        self.field, self.method, self.lanes = field, method, lanes
+        self.systems = Systems.by_row(y, lanes)
         self.matrix: Tensor | None = None
         """J of every system, (systems, size, size) or a stored band."""
-        self.fresh = np.zeros(self.lanes, dtype=bool)
+        self.fresh = np.zeros(lanes, dtype=bool)
         """Lanes whose J was computed where their present step begins."""
-        self.factored = np.full(self.lanes, np.nan)
+        self.factored = np.full(lanes, np.nan)
         """Step sizes of the factors."""
         self.h: float | Tensor = 0.0
         self.converged = True
         """Whether GMRES reached its tolerance since this was last reset."""
         self._point: tuple[Tensor, Tensor] | None = None
         self._value: Tensor | None = None
-        self._keep_as(self.algebra.band if can_solve(self.y) else None)
+        self._store_as(method.band if can_solve(y) else None)
 
-    def _keep_as(self, band: Band | None) -> None:
+    def _store_as(self, band: Band | None) -> None:
         """Store J in these diagonals, or in full."""
         self.band = band
-        stages = sum(1 + isinstance(shift, complex) for shift in self.shifts)
-        self._factors: Factors = FullFactors() if band is None else BandFactors(band)
-        if band is None and stages * self.systems.size <= SMALL:
+        stages = sum(1 + isinstance(shift, complex) for shift in self.method.shifts)
+        self._factors: FullFactors | Inverses | BandFactors = FullFactors()
+        if band is not None:
+            self._factors = BandFactors(band)
+        elif stages * self.systems.size <= SMALL:
             self._factors = Inverses()
         self.factored[:] = np.nan
 
@@ -111,7 +92,6 @@ class Linearization:
     def take(self, t: Tensor, y: Tensor, lanes: np.ndarray) -> Tensor | None:
         """Compute the derivative for some lanes; return f there if that was needed."""
         y = y.detach()
-        self.count += 1
         self._point, self._value = (t, y), None
         factors, matrix = self._factors, self._matrix(t, y)
         if matrix is None or self.matrix is None or self._factors is not factors:
@@ -126,10 +106,10 @@ class Linearization:
         return self._value
 
     def _matrix(self, t: Tensor, y: Tensor) -> Tensor | None:
-        """Return J as it is kept; None where it is not formed."""
-        if self.algebra.jacobian is not None:
-            return self._narrowed(self._from_user(t, y))
-        if self.band is None and not self.algebra.forms_full(self.systems):
+        """Return J as it is stored; None where it is not formed."""
+        if self.method.jacobian is not None:
+            return self._narrowed(self._from_user(self.method.jacobian, t, y))
+        if self.band is None and not self.method.forms_full(self.systems):
             if self.systems.count > 1 and self._coupled(t, y):
                 self._join()
             return None
@@ -139,40 +119,38 @@ class Linearization:
         if matrix is None and self.systems.count > 1:
             self._join()
             matrix = self._from(local)
-        if matrix is None and self.algebra.band is not None and self.band is not None:
+        if matrix is None and self.method.band is not None and self.band is not None:
             raise OptionError(
-                f"The derivative of the field has entries outside band={tuple(self.algebra.band)}. "
+                f"The derivative of the field has entries outside band={tuple(self.method.band)}. "
                 "Allow more diagonals, or leave band out to have it detected."
             )
         return None if matrix is None else matrix.to(y.dtype)
 
     def _from(self, local: LocalField) -> Tensor | None:
-        """Return J as it is kept; None if the systems depend on each other, or it is not formed."""
+        """Return J as it is stored; None if systems depend on each other, or it is not formed."""
         if self.band is not None:
-            matrix = local.band(self.systems, self.band)
-            if matrix is not None or self.algebra.band is not None:
+            matrix = local.jacobian(self.systems, self.band)
+            if matrix is not None or self.method.band is not None:
                 return matrix
-        if not self.algebra.forms_full(self.systems):
+        if not self.method.forms_full(self.systems):
             return None
-        try:
-            return self._narrowed(local.jacobian(self.systems))
-        except CoupledError:
-            return None
+        matrix = local.jacobian(self.systems)
+        return None if matrix is None else self._narrowed(matrix)
 
     def _narrowed(self, matrix: Tensor) -> Tensor:
-        """Return full matrices as a band, where that pays."""
+        """Return full matrices as a band, where that is faster."""
         size = self.systems.size
-        if size < WORTH_IT:
+        if size < SMALLEST:
             return matrix
         band = Band.of(matrix).joined(self.band)
         if band != self.band:
-            self._keep_as(band if band.pays_off(size, matrix) else None)
+            narrow = NARROW * band.width <= size and can_solve(matrix)
+            self._store_as(band if narrow else None)
         return matrix if self.band is None else self.band.stored(matrix)
 
-    def _from_user(self, t: Tensor, y: Tensor) -> Tensor:
-        assert self.algebra.jacobian is not None
-        with torch.no_grad():
-            matrix = self.algebra.jacobian(t, y)
+    @torch.no_grad()
+    def _from_user(self, jacobian: Jacobian, t: Tensor, y: Tensor) -> Tensor:
+        matrix = jacobian(t, y)
         rows = Systems.by_row(y, self.lanes)
         joined = rows.joined()
         for systems in (rows, joined):
@@ -191,20 +169,20 @@ class Linearization:
         """Whether rows depend on each other: otherwise products scale with the rows."""
         v, scale = directions(2, y)
         column = scale.reshape(len(y), -1)[:, 0].view(len(y), *(1,) * (y.dim() - 1))
-        scaled = forward_product(self.field, t, y, column * v)
-        other = column * forward_product(self.field, t, y, v)
+        first = forward_product(self.field, t, y, column * v)
+        second = column * forward_product(self.field, t, y, v)
         rows = self.systems.rows
-        return not agree(rows(scaled), rows(other), 30 * torch.finfo(y.dtype).eps ** 0.5)
+        return not agree(rows(first), rows(second), 30 * torch.finfo(y.dtype).eps ** 0.5)
 
     def _join(self) -> None:
-        """Continue with one system, since rows turned out to depend on each other."""
+        """Continue with one system, since rows depend on each other."""
         if self.lanes > 1:
             raise OptionError(
                 "The samples of the batch depend on each other, so they cannot have a step size "
                 "each. Use steps='batch'."
             )
         self.systems, self.matrix = self.systems.joined(), None
-        self._keep_as(self.band if self.algebra.band is not None else None)
+        self._store_as(self.band if self.method.band is not None else None)
 
     def prepare(self, h: float | Tensor, sizes: np.ndarray) -> None:
         """Compute the factors for these step sizes.
@@ -224,8 +202,9 @@ class Linearization:
         if not every(stale):
             indices = torch.from_numpy(stale.nonzero()[0]).to(matrix.device)
             matrix = matrix[indices]
-        scaled = -matrix * (h if not isinstance(h, Tensor) else _pick(h, indices).unsqueeze(2))
-        self._factors.renew(scaled, self.shifts, indices)
+        if isinstance(h, Tensor):
+            h = (h if indices is None else h[indices]).unsqueeze(2)
+        self._factors.renew(-matrix * h, self.method.shifts, indices)
         self.factored[stale] = sizes[stale]
 
     def solve_all(self, right: Tensor) -> Tensor:
@@ -233,7 +212,7 @@ class Linearization:
         if self.matrix is not None and isinstance(self._factors, Inverses):
             return self._factors.solve_all(right)
         solutions: list[Tensor] = []
-        for index, shift in enumerate(self.shifts):
+        for index, shift in enumerate(self.method.shifts):
             row = right[len(solutions)]
             if isinstance(shift, complex):
                 pair = self.solve(index, torch.complex(row, right[len(solutions) + 1]))
@@ -247,43 +226,21 @@ class Linearization:
         if self.matrix is not None:
             return self._factors.solve(index, right)
         assert self._point is not None
-        shift, (t, y) = self.shifts[index], self._point
+        shift, size, (t, y) = self.method.shifts[index], right.shape[1], self._point
 
         def product(v: Tensor) -> Tensor:
             return self.systems.rows(forward_product(self.field, t, y, self.systems.state(v)))
 
-        if not right.is_complex():
-            assert not isinstance(shift, complex)
-            solution, left = gmres(
-                lambda v: shift * v - self.h * product(v),
-                right,
-                tolerance=LOOSE,
-                dimension=self.algebra.krylov_dimension,
-            )
-        else:
-            size = right.shape[1]
+        def operator(pair: Tensor) -> Tensor:
+            if not right.is_complex():
+                return shift * pair - self.h * product(pair)
+            a, b = pair.split(size, dim=1)
+            real, imag = complex(shift).real, complex(shift).imag
+            first = real * a - imag * b - self.h * product(a)
+            return torch.cat((first, imag * a + real * b - self.h * product(b)), dim=1)
 
-            def operator(pair: Tensor) -> Tensor:
-                a, b = pair.split(size, dim=1)
-                real, imag = complex(shift).real, complex(shift).imag
-                return torch.cat(
-                    (
-                        real * a - imag * b - self.h * product(a),
-                        imag * a + real * b - self.h * product(b),
-                    ),
-                    dim=1,
-                )
-
-            solution, left = gmres(
-                operator,
-                torch.cat((right.real, right.imag), dim=1),
-                tolerance=LOOSE,
-                dimension=self.algebra.krylov_dimension,
-            )
-            solution = torch.complex(*solution.split(size, dim=1))
-        self.converged = self.converged and left <= 100 * LOOSE
-        return solution
-
-
-def _pick(h: Tensor, indices: Tensor | None) -> Tensor:
-    return h if indices is None else h[indices]
+        rows = torch.cat((right.real, right.imag), dim=1) if right.is_complex() else right
+        dimension = self.method.krylov_dimension
+        solution, residual = gmres(operator, rows, tolerance=LOOSE, dimension=dimension)
+        self.converged = self.converged and residual <= 100 * LOOSE
+        return torch.complex(*solution.split(size, dim=1)) if right.is_complex() else solution

@@ -8,12 +8,20 @@ Products (∂f/∂y) v use forward differentiation, which is the cheapest, but o
 be open in a process: where another thread is inside, or a solve runs inside the field of a solve,
 or a field has no forward derivative, the product comes from differentiating backward twice, and if
 that fails from a difference.
+
+Rows of a batch are usually samples, each with its own equations; rows of a graph, a matrix or a
+grid are not. A derivative computed row by row would be wrong for the latter, so whether rows are
+coupled is never assumed: it is tested with a random direction.
+
+Equation:
+    (Jᵀw)_i = Σ_k J_kiᵀ w_k, which is (Σ_k J_kiᵀ) w_i for every w only if J_ki = 0 for all k ≠ i
 """
 
 from __future__ import annotations
 
 import threading
 import warnings
+from dataclasses import dataclass
 from functools import cache
 from weakref import WeakKeyDictionary
 
@@ -28,7 +36,6 @@ from undamped._base.torch_internals import (
     with_forward_mode,
 )
 from undamped.ode.methods.implicit.band import Band
-from undamped.ode.methods.implicit.systems import Systems, agree, directions
 from undamped.ode.methods.solver import Field
 
 _NO_DERIVATIVE = (RuntimeError, NotImplementedError, OptionError)
@@ -36,11 +43,60 @@ _LEVEL = threading.Lock()
 _THREAD = threading.local()
 _WAYS: WeakKeyDictionary[Field, int] = WeakKeyDictionary()
 FEW = 4
-"""Products up to which one after another costs no more than all at once."""
+"""Number of products up to which single passes cost no more than one batched pass."""
+_SEED = 20_230_111
 
 
-class CoupledError(Exception):
-    """Systems that were assumed to be independent depend on each other."""
+@dataclass(frozen=True)
+class Systems:
+    """The number of systems and their size.
+
+    Args:
+        count: How many systems.
+        size: How many numbers each.
+        shape: Shape of the state they make up.
+    """
+
+    count: int
+    size: int
+    shape: torch.Size
+
+    @classmethod
+    def by_row(cls, y: Tensor, lanes: int = 1) -> Systems:
+        """Take every row of a state for a system; a state of one dimension is one.
+
+        Args:
+            y: The state.
+            lanes: Step sizes; where there are several, every number of such a state has its own.
+        """
+        count = y.shape[0] if y.dim() > 1 or lanes > 1 else 1
+        return cls(count, y.numel() // max(count, 1), y.shape)
+
+    def joined(self) -> Systems:
+        """Return the same numbers as one system."""
+        return Systems(1, self.count * self.size, self.shape)
+
+    def rows(self, state: Tensor) -> Tensor:
+        """Return a state with one system a row."""
+        return state.reshape(self.count, self.size)
+
+    def state(self, rows: Tensor) -> Tensor:
+        """Return rows in the shape of the state."""
+        return rows.reshape(self.shape)
+
+
+def directions(count: int, y: Tensor) -> Tensor:
+    """Return random numbers (count, *y.shape) from a separate generator, the same each time."""
+    generator = torch.Generator().manual_seed(_SEED)
+    values = torch.randn((count, *y.shape), generator=generator, dtype=torch.float64)
+    return values.to(y.device, y.dtype)
+
+
+def agree(first: Tensor, second: Tensor, tolerance: float) -> bool:
+    """Whether two products with a derivative, (systems, size), are equal but for rounding."""
+    difference = (first - second).abs().amax(1)
+    scale = torch.maximum(first.abs().amax(1), second.abs().amax(1))
+    return bool((difference <= tolerance * scale).all())
 
 
 class LocalField:
@@ -51,7 +107,7 @@ class LocalField:
         t: Time, as the field expects it.
         y: State.
         value: f there with a graph to y, where it is available.
-        create_graph: Whether derivatives are to be differentiated in turn.
+        create_graph: Whether derivatives will be differentiated.
     """
 
     def __init__(
@@ -79,11 +135,8 @@ class LocalField:
         moved = y + 1e-3 * (1 + y.abs()) * directions(1, y)[0].sign()
         return bool(torch.equal(self.field(self.t, moved), self.value.detach()))
 
-    def vjp(self, w: Tensor) -> Tensor:
-        """Return (∂f/∂y)ᵀ w for a w like the state."""
-        return self._vjp(w, batched=False)
-
-    def _vjp(self, w: Tensor, *, batched: bool) -> Tensor:
+    def vjp(self, w: Tensor, *, batched: bool = False) -> Tensor:
+        """Return (∂f/∂y)ᵀ w for a w like the state, or for several, (number, *shape)."""
         if not self.value.requires_grad:
             return torch.zeros_like(w)
         vector = w.to(self.value.dtype)
@@ -103,106 +156,71 @@ class LocalField:
         return torch.zeros_like(w) if gradient is None else gradient
 
     def vjp_many(self, w: Tensor) -> Tensor:
-        """Return the products with several, (number, *shape), in one pass if that can be done."""
+        """Return the products with several vectors, in one pass if the operations allow."""
         if len(w) > FEW:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # an operation without a batched form is slow
-                    return self._vjp(w, batched=True)
+                    return self.vjp(w, batched=True)
             except _NO_DERIVATIVE:
                 pass
         return torch.stack([self.vjp(vector) for vector in w])
 
-    def jacobian(self, systems: Systems) -> Tensor:
-        """Return ∂f/∂y of every system, (systems, size, size).
+    def jacobian(self, systems: Systems, band: Band | None = None) -> Tensor | None:
+        """Return ∂f/∂y of every system, (systems, size, size), or as a stored band.
 
-        Raises:
-            CoupledError: If the systems depend on each other.
+        The rows of a group of a band share no column, so that one product yields an entry of every
+        column. The result is None if systems depend on each other or entries lie outside the band.
         """
+        y, count, size = self.y.detach(), systems.count, systems.size
+        groups = torch.eye(size).to(y) if band is None else band.groups(size, y)
         if self.differenced:
-            return self._by_differences(systems)
-        count, size = systems.count, systems.size
-        y = self.y.detach()
-        basis = torch.eye(size, dtype=y.dtype, device=y.device).unsqueeze(1)
-        vectors = basis.expand(size, count, size).reshape(size, *systems.shape)
-        probe = directions(1, y)
-        try:
-            if count == 1:
-                return self.vjp_many(vectors).reshape(size, 1, size).transpose(0, 1)
-            products = self.vjp_many(torch.cat((vectors, probe))).reshape(size + 1, count, size)
-        except _NO_DERIVATIVE:
-            if self.create_graph:
-                raise
-            return self._by_differences(systems)
-        matrix = products[:size].transpose(0, 1)
-        expected = torch.einsum("sij,si->sj", matrix.detach(), systems.rows(probe[0]))
-        if not agree(products[size].detach(), expected, torch.finfo(y.dtype).eps ** 0.5):
-            raise CoupledError
-        return matrix
-
-    def band(self, systems: Systems, band: Band) -> Tensor | None:
-        """Return ∂f/∂y of every system as a stored band; None if it has entries outside the band.
-
-        The rows of a group share no column, so that one product yields an entry of every column.
-        """
-        if self.differenced:
-            return self._band_by_differences(systems, band)
-        count, size = systems.count, systems.size
-        y = self.y.detach()
-        groups = band.groups(size, y).unsqueeze(1).expand(-1, count, -1)
-        probe = directions(1, y)
-        vectors = torch.cat((groups.reshape(-1, *systems.shape), probe))
+            return self._by_differences(systems, band, groups)
+        vectors = groups.unsqueeze(1).expand(-1, count, -1).reshape(-1, *systems.shape)
+        probe, certain = directions(1, y), band is None and count == 1
+        vectors = vectors if certain else torch.cat((vectors, probe))
         try:
             products = self.vjp_many(vectors).reshape(-1, count, size)
         except _NO_DERIVATIVE:
-            return self._band_by_differences(systems, band)
-        stored = band.from_products(products[:-1])
-        expected = band.transposed_product(stored, systems.rows(probe[0]))
-        fits = agree(products[-1], expected, torch.finfo(y.dtype).eps ** 0.5)
-        return stored if fits else None
+            if self.create_graph:
+                raise
+            return self._by_differences(systems, band, groups)
+        if band is None:
+            matrix = products[:size].transpose(0, 1)
+            if certain:
+                return matrix
+            expected = torch.einsum("sij,si->sj", matrix.detach(), systems.rows(probe[0]))
+        else:
+            matrix = band.from_products(products[:-1])
+            expected = band.transposed_product(matrix, systems.rows(probe[0]))
+        fits = agree(products[-1].detach(), expected, torch.finfo(y.dtype).eps ** 0.5)
+        return matrix if fits else None
 
     @torch.no_grad()
-    def _band_by_differences(self, systems: Systems, band: Band) -> Tensor | None:
-        rows, base, moves = self._moves(systems)
-        changes = torch.stack(
-            [
-                self._change(systems, base, rows, moves * group)
-                for group in band.groups(systems.size, rows)
-            ]
-        )
-        stored = band.from_differences(changes, moves)
-        probe = systems.rows(directions(1, self.y)[0]) * moves
-        change = self._change(systems, base, rows, probe)
-        return stored if agree(change, band.product(stored, probe), 1e-2) else None
-
-    @torch.no_grad()
-    def _by_differences(self, systems: Systems) -> Tensor:
-        rows, base, moves = self._moves(systems)
-        columns = []
-        for k in range(systems.size):
-            move = torch.zeros_like(rows)
-            move[:, k] = moves[:, k]
-            columns.append(self._change(systems, base, rows, move) / moves[:, k : k + 1])
-        matrix = torch.stack(columns, dim=2)
-        if systems.count > 1:
-            probe = systems.rows(directions(1, self.y)[0]) * moves
-            change = self._change(systems, base, rows, probe)
-            if not agree(change, torch.einsum("sij,sj->si", matrix, probe), 1e-2):
-                raise CoupledError
-        return matrix
-
-    def _moves(self, systems: Systems) -> tuple[Tensor, Tensor, Tensor]:
-        """Return state, field and how far to move every number for a difference, as rows."""
+    def _by_differences(self, systems: Systems, band: Band | None, groups: Tensor) -> Tensor | None:
+        """Return the same from what moving each group of columns changes in the field."""
         rows, base = systems.rows(self.y.detach()), systems.rows(self.value.detach())
         eps = torch.finfo(rows.dtype).eps ** 0.5
-        return rows, base, eps * (rows.abs() + 1e-3 * rows.abs().amax(1, keepdim=True) + eps)
+        moves = eps * (rows.abs() + 1e-3 * rows.abs().amax(1, keepdim=True) + eps)
 
-    def _change(self, systems: Systems, base: Tensor, rows: Tensor, move: Tensor) -> Tensor:
-        return systems.rows(self.field(self.t, systems.state(rows + move))) - base
+        def change(move: Tensor) -> Tensor:
+            return systems.rows(self.field(self.t, systems.state(rows + move))) - base
+
+        changes = torch.stack([change(moves * group) for group in groups])
+        probe = systems.rows(directions(1, self.y)[0]) * moves
+        if band is None:
+            matrix = (changes / moves.T.unsqueeze(2)).permute(1, 2, 0).contiguous()
+            if systems.count == 1:
+                return matrix
+            expected = torch.einsum("sij,sj->si", matrix, probe)
+        else:
+            matrix = band.from_differences(changes, moves)
+            expected = band.product(matrix, probe)
+        return matrix if agree(change(probe), expected, 1e-2) else None
 
 
 class _NestedError(NotImplementedError):
-    """A solve inside a field cannot be differentiated forwards by the solve around it."""
+    """A solve inside a field, which the solve around it cannot differentiate forward."""
 
 
 @cache
@@ -239,7 +257,7 @@ def _forwards(field: Field, t: Tensor, y: Tensor, v: Tensor) -> Tensor:
     _load_forward_mode()
     _THREAD.inside = True
     try:
-        # Inside an autograd function, which a solve with gradients is, torch turns tangents off.
+        # Inside an autograd function, which a solve with gradients is, torch disables tangents.
         with with_forward_mode(), forward_ad.dual_level():
             value = field(t, forward_ad.make_dual(y, v))
             tangent = forward_ad.unpack_dual(value).tangent

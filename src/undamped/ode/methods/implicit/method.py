@@ -1,131 +1,36 @@
-"""What implicit methods have in common: the equations of their stages are solved and differentiated
-in the same way, by the methods that have one matrix per stage and by those that have one for all.
+"""The base of implicit methods.
+
+The equations of their stages are solved and differentiated in the same way by methods that have one
+matrix per stage and by those that have one for all.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from undamped._base.errors import SolveError
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
-from undamped.ode.methods.combine import Row
 from undamped.ode.methods.implicit.band import Band
-from undamped.ode.methods.implicit.convergence import ONE_LANE, Convergence
-from undamped.ode.methods.implicit.linearization import Jacobian, LinearAlgebra, Linearization
+from undamped.ode.methods.implicit.linearization import Jacobian
+from undamped.ode.methods.implicit.local_field import Systems
+from undamped.ode.methods.implicit.newton import Attempt
 from undamped.ode.methods.implicit.stage_equations import StageEquations
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, StepResult
-from undamped.ode.methods.stage_times import stage_times
+from undamped.ode.methods.implicit.stepper import ImplicitStepper
+from undamped.ode.methods.solver import Field, Number, Solver, SolverState, StepResult
+from undamped.ode.methods.stages import Row, stage_times
 
 A_STABLE = (Promise(Kind.A_STABLE, "what decays does not grow, whatever the step size"),)
 L_STABLE = (*A_STABLE, Promise(Kind.L_STABLE, "what decays at once is gone after a step"))
-
-
-@dataclass
-class Attempt:
-    """A step being solved, every system a row.
-
-    Args:
-        t: Time at its start.
-        h: Step size: a number, or a column like the state's.
-        y: State at its start.
-        line: The linearized field: its derivative and factors.
-        weights: What a correction is multiplied by to be in units of the tolerance,
-            (systems, size).
-        kappa: Fraction of the tolerance that the equations may leave.
-        iterations: Number of corrections allowed.
-        factor: How fast corrections shrank before, for each lane.
-        initial: f at the start, once it was evaluated.
-        last: Stages of the step before, (stages, systems, size).
-        ratio: Size of this step over that of the one before, for each lane.
-    """
-
-    t: Number
-    h: Number
-    y: Tensor
-    line: Linearization
-    weights: Tensor
-    kappa: float
-    iterations: int
-    factor: np.ndarray
-    initial: Tensor | None
-    last: Tensor | None = None
-    ratio: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        lanes = self.line.lanes
-        self.used = np.zeros(lanes, dtype=np.int64)
-        self.rate = np.zeros(lanes)
-        self.ok = np.ones(lanes, dtype=bool)
-        self.rows = self.line.systems.rows(self.y)
-        """The state, (systems, size)."""
-        self.row_h: float | Tensor = (
-            self.h if not isinstance(self.h, Tensor) else (self.h.reshape(-1, 1).to(self.y.dtype))
-        )
-        """The step size for rows, (systems, 1) where it is not one number."""
-
-    def times(self, nodes: tuple[float, ...]) -> Sequence[Tensor]:
-        """Return the times at fractions of the step."""
-        return stage_times(self.t, self.h, nodes, self.y)
-
-    def first_slope(self) -> Tensor:
-        """Return f at the start of the step, as rows."""
-        if self.initial is None:
-            self.initial = self.line.field(self.times((0.0,))[0], self.y)
-        return self.line.systems.rows(self.initial)
-
-    def slope(self, time: Tensor, change: Tensor) -> Tensor:
-        """Return f at the start of the step plus a change, as rows."""
-        systems = self.line.systems
-        return systems.rows(self.line.field(time, systems.state(self.rows + change)))
-
-    def correct(
-        self,
-        stages: Tensor,
-        residual: Callable[[Tensor], Tensor],
-        solve: Callable[[Tensor], Tensor],
-    ) -> Tensor:
-        """Return stages with corrections added until they converge or fail.
-
-        Args:
-            stages: Where to begin, (…, systems, size).
-            residual: What the equations leave at some stages, of the same shape.
-            solve: Solves the linearized equations for a residual.
-        """
-        convergence = Convergence(
-            self.weights, self.kappa, self.iterations, self.line.lanes, self.factor
-        )
-        while convergence.under_way:
-            correction = solve(residual(stages))
-            lanes = convergence.look(correction)
-            if lanes is ONE_LANE or lanes.all():
-                stages = stages + correction
-            else:
-                mask = torch.from_numpy(lanes).to(stages.device).unsqueeze(1)
-                stages = torch.where(mask, stages + correction, stages)
-        self._finish(convergence)
-        return stages
-
-    def _finish(self, convergence: Convergence) -> None:
-        """Record how equations were solved; a lane that failed here failed altogether."""
-        converged = convergence.converged
-        if self.line.lanes == 1:
-            self.factor = convergence.factor if converged[0] else self.factor
-            self.used[0] = max(self.used[0], convergence.iterations[0])
-            self.rate[0] = max(self.rate[0], convergence.rate[0])
-            self.ok[0] = self.ok[0] and converged[0]
-            return
-        self.factor = np.where(converged, convergence.factor, self.factor)
-        self.used = np.maximum(self.used, convergence.iterations)
-        self.rate = np.maximum(self.rate, convergence.rate)
-        self.ok &= converged
+First = Callable[[], Tensor]
+Attach = Callable[[Tensor, int, tuple[Row, ...], Tensor | None], Tensor]
+MOST_NUMBERS = 1 << 26
+"""Numbers in all matrices of a batch, beyond which none is formed."""
 
 
 class ImplicitMethod(Solver):
@@ -133,10 +38,10 @@ class ImplicitMethod(Solver):
 
     Args:
         newton_iterations: Corrections allowed in each system of equations.
-        krylov_dimension: Vectors kept by GMRES, for systems beyond `dense_size`.
+        krylov_dimension: Vectors of GMRES, for systems beyond `dense_size`.
         dense_size: Largest system for which the derivative is formed as a matrix.
-        jacobian: ∂f/∂y as a function of (t, y): (batch, size, size), or one matrix for the whole
-            state. By default it is computed from the field.
+        jacobian: ∂f/∂y as a function of (t, y): (batch, size, size), or one matrix for the
+            complete state. By default it is computed from the field.
         band: Number of nonzero diagonals of ∂f/∂y below and above the main one. By default a band
             is detected in systems up to `dense_size`.
     """
@@ -151,7 +56,7 @@ class ImplicitMethod(Solver):
     """The μ of its linear systems (μ − h J) x = r."""
     stiffly_accurate: ClassVar[bool]
     """Whether the last stage is the state at the end."""
-    looks_twice: ClassVar[bool] = False
+    estimates_twice: ClassVar[bool] = False
     """Whether an error estimate that is too large can be computed more precisely."""
 
     def __init__(
@@ -162,29 +67,23 @@ class ImplicitMethod(Solver):
         jacobian: Jacobian | None = None,
         band: tuple[int, int] | None = None,
     ) -> None:
-        self.newton_iterations = newton_iterations
-        self.krylov_dimension = krylov_dimension
-        self.dense_size = dense_size
-        self.jacobian = jacobian
-        self.band = Band.read(band)
-        self.algebra = LinearAlgebra(jacobian, dense_size, krylov_dimension, self.band)
+        self.newton_iterations, self.krylov_dimension = newton_iterations, krylov_dimension
+        self.dense_size, self.jacobian, self.band = dense_size, jacobian, Band.read(band)
 
     def for_another_field(self) -> ImplicitMethod:
         """Return the method without the derivative of a particular field."""
         return type(self)(self.newton_iterations, self.krylov_dimension, self.dense_size)
+
+    def forms_full(self, systems: Systems) -> bool:
+        """Whether full matrices are formed, where they have to be."""
+        return systems.size <= self.dense_size and systems.count * systems.size**2 <= MOST_NUMBERS
 
     @abstractmethod
     def solve_stages(self, attempt: Attempt, start: Tensor | None) -> Tensor:
         """Return the stages, (stages, systems, size); `start` holds approximate ones, or None."""
 
     @abstractmethod
-    def combine(
-        self,
-        y: Tensor,
-        stages: Tensor,
-        first: Callable[[], Tensor],
-        attach: Callable[[Tensor, int, tuple[Row, ...], Tensor | None], Tensor],
-    ) -> Tensor:
+    def combine(self, y: Tensor, stages: Tensor, first: First, attach: Attach) -> Tensor:
         """Return the state at the end of a step from its solved stages.
 
         Args:
@@ -224,26 +123,15 @@ class ImplicitMethod(Solver):
             if not graph:
                 return z
             at = times[index : index + len(z)]
-            return StageEquations(field, at, size, matrix, base, y, self.algebra, band).attach(z)
+            return StageEquations(field, at, size, matrix, base, y, self, band).attach(z)
 
         return self.combine(y, stages, lambda: field(times[0], y) * size, attach)
-
-    def points(self, y: Tensor, stages: Tensor) -> list[tuple[float, float, Tensor]]:
-        """Return weights, nodes and states by which the method integrates along a step.
-
-        Args:
-            y: State at the start.
-            stages: The solved stages, (stages, …).
-        """
-        states = [y + z for z in stages.unbind()]
-        points = zip(self.weights, self.nodes, states, strict=True)
-        return [point for point in points if point[0] != 0]
 
     def last_slope(self, attempt: Attempt, stages: Tensor) -> Tensor | None:
         """Return h f at the end of the step, (systems, size), where the stages determine it better.
 
-        An evaluation there would hold what the equations left unsolved times the fastest rate of
-        the field. None where that does not matter.
+        An evaluation there would multiply the residual of the equations by the fastest rate of the
+        field. None where that does not matter.
         """
         return None
 
@@ -253,8 +141,8 @@ class ImplicitMethod(Solver):
         Args:
             attempt: The step.
             stages: Its stages, (stages, systems, size).
-            change: A first estimate of the error, where it was large and a second one is worth an
-                evaluation; only for a method that `looks_twice`.
+            change: A first estimate of the error, where it was large and a second estimate may
+                be smaller; only for a method that `estimates_twice`.
         """
         return None
 
@@ -268,9 +156,7 @@ class ImplicitMethod(Solver):
         self, field: Field, t: Number, h: Number, state: SolverState, inside: Sequence[float] = ()
     ) -> tuple[SolverState, list[Tensor]]:
         """Repeat a step, without its error estimate."""
-        from undamped.ode.methods.implicit.stepper import ImplicitStepper
-
-        stepper = ImplicitStepper(self, field, state[0], None)
+        stepper = self.stepper(field, t, state[0], None)
         y1 = stepper.attempt(t, h)
         if not stepper.converged:
             raise SolveError(
@@ -280,8 +166,6 @@ class ImplicitMethod(Solver):
             )
         return (y1,), []
 
-    def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
-        """Return the stepper that keeps derivative and factors."""
-        from undamped.ode.methods.implicit.stepper import ImplicitStepper
-
+    def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> ImplicitStepper:
+        """Return the stepper that reuses derivative and factors."""
         return ImplicitStepper(self, field, y, first)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
-from undamped.ode.methods.combine import combine
-from undamped.ode.methods.implicit.local_field import CoupledError, LocalField
+from undamped.ode.methods.implicit.local_field import LocalField, Systems
 from undamped.ode.methods.implicit.method import L_STABLE
-from undamped.ode.methods.implicit.systems import Systems
 from undamped.ode.methods.solver import (
     Field,
     Number,
@@ -24,7 +22,7 @@ from undamped.ode.methods.solver import (
     StepResult,
     register_solver,
 )
-from undamped.ode.methods.stage_times import stage_times
+from undamped.ode.methods.stages import combine, stage_times
 
 _GAMMA = 0.21193756319429014
 _NODES = (0.0, 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664)
@@ -121,8 +119,7 @@ _SHIFT_IN_TIME = 1e-5
 """Fraction of a step over which the field is differenced in time."""
 
 
-@dataclass
-class _Start:
+class _Start(NamedTuple):
     """f and its derivative where a step begins, and how rows are divided into systems."""
 
     slope: Tensor
@@ -139,7 +136,7 @@ class Rodas5P(Solver):
         y' = y + Σ m_i u_i
 
     The derivative J is computed in every step and has to be exact, since no iteration corrects it.
-    Gradients differentiate it in turn, exactly, and can be taken any number of times.
+    Gradients differentiate it exactly, and can be taken any number of times.
 
     Args:
         dense_size: Largest system for which the derivative is formed as a matrix, which
@@ -167,24 +164,20 @@ class Rodas5P(Solver):
         systems, time = Systems.by_row(y), stage_times(t, h, (0.0,), y)[0]
         # Where nothing has a gradient, the derivative has no graph either.
         graph = torch.is_grad_enabled() and (y.requires_grad or field(time, y).requires_grad)
-        local = LocalField(field, time, y, create_graph=graph)
-        try:
-            self._check(systems)
-            matrix = local.jacobian(systems)
-        except CoupledError:
-            systems = systems.joined()
-            self._check(systems)
-            matrix = local.jacobian(systems)
+        local, matrix = LocalField(field, time, y, create_graph=graph), None
+        for division in (systems, systems.joined()):
+            if division.size > self.dense_size:
+                raise OptionError(
+                    f"'{self.name}' forms a matrix and takes systems of at most {self.dense_size} "
+                    f"numbers, got {division.size}. Use 'radau5', which needs none, or "
+                    "Rodas5P(dense_size=…)."
+                )
+            systems, matrix = division, local.jacobian(division)
+            if matrix is not None:
+                break
+        assert matrix is not None
         slope = local.value if graph else local.value.detach()
         return _Start(slope, matrix.to(y.dtype), systems)
-
-    def _check(self, systems: Systems) -> None:
-        if systems.size > self.dense_size:
-            raise OptionError(
-                f"'{self.name}' forms a matrix and takes systems of at most {self.dense_size} "
-                f"numbers, got {systems.size}. Use 'radau5', which needs none, or "
-                "Rodas5P(dense_size=…)."
-            )
 
     def stages(
         self, field: Field, t: Number, h: Number, y: Tensor, start: _Start | None = None
@@ -214,14 +207,14 @@ class Rodas5P(Solver):
 
     def _drift(self, field: Field, t: Number, h: Number, y: Tensor, slope: Tensor) -> Tensor | None:
         """Return h ∂f/∂t, or None where the field does not depend on time."""
-        ahead, backward = stage_times(t, h, (_SHIFT_IN_TIME, -_SHIFT_IN_TIME), y)
-        later = field(ahead, y)
+        after, before = stage_times(t, h, (_SHIFT_IN_TIME, -_SHIFT_IN_TIME), y)
+        later = field(after, y)
         if torch.equal(later.detach(), slope.detach()):
             return None
-        return (later - field(backward, y)) / (2 * _SHIFT_IN_TIME)
+        return (later - field(before, y)) / (2 * _SHIFT_IN_TIME)
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Step; the last stage is the error estimate."""
+        """Take a step; the last stage is the error estimate."""
         stages = self.stages(field, t, h, state[0])
         return (combine(state[0], 1.0, _WEIGHTS, stages),), stages[-1]
 
@@ -233,15 +226,8 @@ class Rodas5P(Solver):
         y1 = combine(state[0], 1.0, _WEIGHTS, stages)
         return (y1,), [_inside(state[0], y1, stages, fraction) for fraction in inside]
 
-    def points(self, y: Tensor, stages: Sequence[Tensor]) -> list[tuple[float, float, Tensor]]:
-        """Return Gauss's three points of a step, from the polynomial inside it."""
-        y1 = combine(y, 1.0, _WEIGHTS, stages)
-        far = math.sqrt(3 / 5) / 2
-        nodes = ((5 / 18, 0.5 - far), (4 / 9, 0.5), (5 / 18, 0.5 + far))
-        return [(weight, node, _inside(y, y1, stages, node)) for weight, node in nodes]
-
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
-        """Return the stepper that keeps the derivative when a step is rejected."""
+        """Return the stepper, which reuses the derivative when a step is rejected."""
         return RosenbrockStepper(self, field, t, y)
 
 
@@ -261,28 +247,28 @@ class RosenbrockStepper(Stepper):
         super().__init__(solver, field, t, y)
         self._start: _Start | None = None
         self._stages: list[Tensor] = []
-        self.jacobians = 0
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
         (y,) = self.state
         if self._start is None and y.numel():
             self._start = self.solver.begin(self.field, t, h, y)
-            self.jacobians += 1
         stages = self.solver.stages(self.field, t, h, y, self._start)
         self._proposed, self._error = (combine(y, 1.0, _WEIGHTS, stages),), stages[-1]
         self._stages = stages
         return self._proposed[0]
 
     def accept(self) -> None:
-        """Keep the attempt."""
+        """Accept the attempt."""
         super().accept()
         self._start = None
 
     @property
     def points(self) -> list[tuple[float, float, Tensor]]:
-        """Weights, nodes and states by which the method integrates along the last attempt."""
-        return self.solver.points(self.state[0], self._stages)
+        """Gauss's three points of the last attempt: weights, nodes and states."""
+        far = math.sqrt(3 / 5) / 2
+        nodes = ((5 / 18, 0.5 - far), (4 / 9, 0.5), (5 / 18, 0.5 + far))
+        return [(weight, node, self.inside(0.0, node)) for weight, node in nodes]
 
     def inside(self, h: float, fraction: float) -> Tensor:
         """Return the value at a fraction of the step."""

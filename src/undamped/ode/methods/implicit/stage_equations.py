@@ -11,10 +11,9 @@ backward pass uses the graph of that evaluation, not what the field may have bec
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -24,10 +23,11 @@ from undamped.ode.dependencies import leaves_of
 from undamped.ode.gradients.refused import refuse_gradients
 from undamped.ode.methods.implicit.band import Band, solve_stages
 from undamped.ode.methods.implicit.linear_solvers import gmres
-from undamped.ode.methods.implicit.linearization import LinearAlgebra
-from undamped.ode.methods.implicit.local_field import CoupledError, LocalField
-from undamped.ode.methods.implicit.systems import Systems
+from undamped.ode.methods.implicit.local_field import LocalField, Systems
 from undamped.ode.methods.solver import Field, Number
+
+if TYPE_CHECKING:
+    from undamped.ode.methods.implicit.method import ImplicitMethod
 
 _TWICE = (
     "Gradients of implicit steps can be taken once only. For gradients of gradients choose "
@@ -46,7 +46,7 @@ class StageEquations:
         matrix: The a, one row for each stage.
         base: What does not depend on the stages.
         origin: What is added to a stage where the field is evaluated.
-        algebra: How linear systems are solved.
+        method: The method, which says how linear systems are solved.
         band: The diagonals of ∂f/∂y that the step was solved with, or None.
     """
 
@@ -56,7 +56,7 @@ class StageEquations:
     matrix: tuple[tuple[float, ...], ...]
     base: Tensor | None
     origin: Tensor
-    algebra: LinearAlgebra
+    method: ImplicitMethod
     band: Band | None = None
 
     def attach(self, solution: Tensor) -> Tensor:
@@ -117,12 +117,12 @@ class StageEquations:
                 return self._checked(transposed, solution, gradient, goal)
         # One Krylov space for all systems would need more vectors, and be right however they are
         # coupled: it is tried last, where one for each does not converge.
-        solution, left = self._by_products(transposed, systems, gradient, goal)
-        if left > goal and systems.count > 1:
-            solution, left = self._by_products(transposed, joined, gradient, goal)
-        if left <= goal:
+        solution, residual = self._by_products(transposed, systems, gradient, goal)
+        if residual > goal and systems.count > 1:
+            solution, residual = self._by_products(transposed, joined, gradient, goal)
+        if residual <= goal:
             return solution
-        raise _not_converged(left, goal)
+        raise _not_converged(residual, goal)
 
     def _directly(
         self, fields: list[LocalField], systems: Systems, gradient: Tensor
@@ -131,23 +131,24 @@ class StageEquations:
         stages, count, size = len(fields), systems.count, systems.size
         h = self.h.reshape(-1, 1, 1).to(gradient.dtype) if isinstance(self.h, Tensor) else self.h
         right = gradient.reshape(stages, count, size)
-        solution = None
-        if self.band is not None:
-            stored = [local.band(systems, self.band) for local in fields]
-            bands = [part.to(gradient.dtype) for part in stored if part is not None]
-            if len(bands) == stages:
-                solution = solve_stages(bands, h, self.matrix, self.band, right)
-        if solution is None and self.algebra.forms_full(systems):
-            with contextlib.suppress(CoupledError):
-                solution = self._in_full([local.jacobian(systems) for local in fields], h, right)
-        return None if solution is None else solution.reshape(gradient.shape)
+        for band in (self.band, None) if self.band is not None else (None,):
+            if band is None and not self.method.forms_full(systems):
+                continue
+            jacobians = [local.jacobian(systems, band) for local in fields]
+            matrices = [part.to(gradient.dtype) for part in jacobians if part is not None]
+            if len(matrices) < stages:
+                continue
+            if band is None:
+                return self._in_full(matrices, h, right).reshape(gradient.shape)
+            return solve_stages(matrices, h, self.matrix, band, right).reshape(gradient.shape)
+        return None
 
     def _in_full(self, jacobians: list[Tensor], h: Number, right: Tensor) -> Tensor:
         """Solve with full matrices, all stages of a system in one; (stages, systems, size)."""
         stages, count, size = right.shape
         matrix = right.new_zeros(count, stages, size, stages, size)
         for j, jacobian in enumerate(jacobians):
-            scaled = h * jacobian.to(right.dtype)
+            scaled = h * jacobian
             for i in range(stages):
                 matrix[:, i, :, j, :] -= self.matrix[i][j] * scaled
         matrix = matrix.view(count, stages * size, stages * size)
@@ -161,11 +162,11 @@ class StageEquations:
         """Return the solution if its residual, by products of the field itself, is small."""
         rest = gradient - transposed(solution)
         scale = torch.maximum(gradient.abs().amax(), solution.abs().amax())
-        left = float(rest.abs().amax() / scale.clamp_min(torch.finfo(scale.dtype).tiny))
-        # A gradient that is not finite is passed on as it is.
-        if left <= max(1.0, float(len(gradient))) * goal or left != left:
+        residual = float(rest.abs().amax() / scale.clamp_min(torch.finfo(scale.dtype).tiny))
+        # A gradient that is not finite is returned unchanged.
+        if residual <= max(1.0, float(len(gradient))) * goal or residual != residual:
             return solution
-        raise _not_converged(left, goal)
+        raise _not_converged(residual, goal)
 
     def _by_products(
         self, transposed: Any, systems: Systems, gradient: Tensor, goal: float
@@ -178,13 +179,13 @@ class StageEquations:
         def state(w: Tensor) -> Tensor:
             return w.view(count, stages, size).transpose(0, 1).reshape(gradient.shape)
 
-        solution, left = gmres(
+        solution, residual = gmres(
             lambda w: rows(transposed(state(w))),
             rows(gradient),
             tolerance=goal,
-            dimension=max(50, self.algebra.krylov_dimension),
+            dimension=max(50, self.method.krylov_dimension),
         )
-        return state(solution), left
+        return state(solution), residual
 
 
 class _AtSolution(torch.autograd.Function):
@@ -211,9 +212,9 @@ class _AtSolution(torch.autograd.Function):
         return None, grad_rest, None, *(None for _ in evaluations)
 
 
-def _not_converged(left: float, goal: float) -> SolveError:
+def _not_converged(residual: float, goal: float) -> SolveError:
     return SolveError(
         "The linear equations for the gradient of an implicit step were solved to a residual of "
-        f"{left:.1e} instead of {goal:.0e}. Give the method a larger krylov_dimension or "
+        f"{residual:.1e} instead of {goal:.0e}. Give the method a larger krylov_dimension or "
         "dense_size, such as Radau5(krylov_dimension=200), or take smaller steps."
     )

@@ -1,16 +1,16 @@
 """An implicit method during one solve, and the control of its step sizes.
 
-The derivative of the field is kept over steps and computed again only when corrections shrink
-slowly; its factors are kept while the step size stays; corrections stop at a fraction of the step's
-tolerance. Where there is no tolerance, with fixed steps or when a step is repeated for its
-gradient, they continue to rounding.
+The derivative of the field is reused over steps and computed again only when corrections shrink
+slowly; its factors are reused while the step size does not change; corrections stop at a fraction
+of the step's tolerance. Where there is no tolerance, with fixed steps or when a step is repeated
+for its gradient, they continue to rounding.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,19 +25,19 @@ from undamped.ode.loop.control import (
     finite,
 )
 from undamped.ode.loop.norm import ErrorNorm
-from undamped.ode.methods.implicit.convergence import allowed, every, some
-from undamped.ode.methods.implicit.linearization import Linearization
-from undamped.ode.methods.implicit.method import Attempt, ImplicitMethod
+from undamped.ode.methods.implicit.linearization import Linearization, every, some
+from undamped.ode.methods.implicit.newton import Attempt
 from undamped.ode.methods.solver import Field, Number, Stepper
-from undamped.ode.methods.stage_times import stage_times
+from undamped.ode.methods.stages import stage_times
+
+if TYPE_CHECKING:
+    from undamped.ode.methods.implicit.method import ImplicitMethod
 
 ROUNDS = 6
 """How often the derivative is computed for a step that has to be solved to rounding."""
-PATIENCE = 40
-"""Corrections allowed between two derivatives there."""
 SLOW = 1e-3
-"""A rate of corrections above which a new derivative pays."""
-WORTH_IT = 1.2
+"""A rate of corrections above which a new derivative is computed."""
+LEAST_GROWTH = 1.2
 """Growth below which new factors cost more than a longer step saves."""
 GROW = 10.0
 
@@ -62,31 +62,28 @@ class ImplicitStepper(Stepper):
         self.line: Linearization | None = None
         self.current: Attempt | None = None
         self._trusted = np.zeros(1, dtype=bool)
-        """Lanes whose last attempt was accepted: a second error estimate is not worth it then."""
-        self._slope = None if first is None else first.detach()
-        """f where the next step begins, once it was evaluated; kept when a step is rejected."""
+        """Lanes whose last attempt was accepted: they need no second error estimate."""
+        self.slope = None if first is None else first.detach()
+        """f where the next step begins, once it was evaluated; reused when a step is rejected."""
         self.stages = y.new_zeros(0)
-        self._last: Tensor | None = None
+        self.last: Tensor | None = None
         self.sizes = np.full(1, np.nan)
         """Step sizes of the last attempt, one for each lane."""
         self.stale = np.ones(1, dtype=bool)
         """Lanes whose next attempt computes the derivative again and needs new factors anyway."""
-        self._factor = self._sizes_before = np.zeros(1)
-        self._kappa = 0.0
+        self.factor = self.sizes_before = np.zeros(1)
+        self.kappa = 0.0
         """Fraction of the tolerance that the equations may leave, once there is one."""
 
     def memory(self, control: StepControl, norm: ErrorNorm) -> ControlMemory:
-        """Take the tolerance from here on, and return what chooses step sizes."""
-        self.norm, self._kappa = norm, allowed(norm, self.state[0])
+        """Use a tolerance from now on, and return what chooses step sizes."""
+        eps = torch.finfo(self.state[0].dtype).eps
+        rtol = max(float(torch.as_tensor(norm.rtol).min()), 1e-300)
+        self.norm, self.kappa = norm, max(10 * eps / rtol, min(0.03, math.sqrt(rtol)))
         assert self.solver.error_order is not None
         if control != StepControl():
             return ControlMemory(control, self.solver.error_order)
         return PredictiveMemory(control, self.solver.error_order, stepper=self)
-
-    @property
-    def jacobians(self) -> int:
-        """How often the derivative was taken."""
-        return 0 if self.line is None else self.line.count
 
     @property
     def converged(self) -> bool:
@@ -96,13 +93,15 @@ class ImplicitStepper(Stepper):
     @property
     def points(self) -> list[tuple[float, float, Tensor]]:
         """Weights, nodes and states by which the method integrates along the last attempt."""
-        return self.solver.points(self.state[0], self.stages)
+        states = [self.state[0] + z for z in self.stages.unbind()]
+        points = zip(self.solver.weights, self.solver.nodes, states, strict=True)
+        return [point for point in points if point[0] != 0]
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
         y = self.state[0]
         if not y.numel():
-            self.current = self._begin(t, h, y.detach(), self._linearization(y, 1))
+            self.current = Attempt(self, t, h, y.detach(), self._linearization(y, 1))
             self.proposed = (y.clone(),)
             return self.proposed[0]
         with torch.no_grad():
@@ -137,14 +136,14 @@ class ImplicitStepper(Stepper):
         rounds = ROUNDS if self.norm is None else 2
         while True:
             rounds -= 1
-            current = self._begin(t, h, y, line)
+            current = Attempt(self, t, h, y, line)
             line.converged = True
             line.prepare(current.row_h, sizes)
             stages = self.solver.solve_stages(current, start)
-            self._slope = current.initial
+            self.slope = current.initial
             if not line.converged:
                 current.ok[:] = False
-            self._factor = current.factor
+            self.factor = current.factor
             if every(current.ok) or not rounds:
                 return current, stages
             outdated = ~current.ok & ~line.fresh
@@ -162,35 +161,18 @@ class ImplicitStepper(Stepper):
 
     def _linearization(self, y: Tensor, lanes: int) -> Linearization:
         if self.line is None or self.line.lanes != lanes:
-            self.line = Linearization(self.field, y, self.solver.shifts, self.solver.algebra, lanes)
+            self.line = Linearization(self.field, y, self.solver, lanes)
             self.stale = np.ones(lanes, dtype=bool)
-            self._factor = np.ones(lanes)
-            self._last = None
+            self.factor = np.ones(lanes)
+            self.last = None
         return self.line
 
     def _take(self, t: Number, h: Number, y: Tensor, lanes: np.ndarray) -> None:
         assert self.line is not None
         value = self.line.take(stage_times(t, h, (0.0,), y)[0], y, lanes)
-        if self._slope is None:
-            self._slope = value
+        if self.slope is None:
+            self.slope = value
         self.stale = np.zeros_like(lanes)
-
-    def _begin(self, t: Number, h: Number, y: Tensor, line: Linearization) -> Attempt:
-        rows = line.systems.rows(y)
-        if self.norm is None:
-            # Simplified corrections shrink by a factor each: they cannot be expected to reach
-            # rounding.
-            weights = 1 / (1 + rows.abs())
-            kappa, most = torch.finfo(y.dtype).eps ** 0.75, PATIENCE
-        else:
-            weights = line.systems.rows(self.norm.weights(y))
-            kappa, most = self._kappa, self.solver.newton_iterations
-        last = ratio = None
-        if self._last is not None:
-            last = self._last.reshape(len(self._last), *rows.shape)
-            ratio = np.zeros_like(self.sizes)
-            np.divide(self.sizes, self._sizes_before, out=ratio, where=self._sizes_before != 0)
-        return Attempt(t, h, y, line, weights, kappa, most, self._factor, self._slope, last, ratio)
 
     @torch.no_grad()
     def error(self, change: Tensor | None = None) -> Tensor:
@@ -207,7 +189,7 @@ class ImplicitStepper(Stepper):
         first = None if change is None else systems.rows(change)
         estimate = self.solver.estimate(current, stages, first)
         assert estimate is not None
-        self._slope = current.initial
+        self.slope = current.initial
         return systems.state(estimate)
 
     def error_norm(self, norm: ErrorNorm) -> float:
@@ -215,7 +197,7 @@ class ImplicitStepper(Stepper):
         before, after = self.state[0].detach(), self.proposed[0].detach()
         error = self.error()
         ratio = norm(error, before, after)
-        if ratio > 1 and self.solver.looks_twice and not every(self._trusted):
+        if ratio > 1 and self.solver.estimates_twice and not every(self._trusted):
             # A fast transient looks like an error unless it is damped twice (Hairer and Wanner).
             ratio = norm(self.error(error), before, after)
         self._trusted = np.array([ratio <= 1])
@@ -226,7 +208,7 @@ class ImplicitStepper(Stepper):
         before, after = self.state[0].detach(), self.proposed[0].detach()
         error = self.error()
         ratio = norm.each(error, before, after)
-        if self.solver.looks_twice:
+        if self.solver.estimates_twice:
             doubted = ratio > 1
             if len(self._trusted) == len(ratio):
                 doubted &= ~torch.from_numpy(self._trusted).to(ratio.device)
@@ -236,35 +218,35 @@ class ImplicitStepper(Stepper):
         return ratio
 
     def accept(self) -> None:
-        """Keep the attempt."""
+        """Accept the attempt."""
         self.accept_lanes(np.ones(len(self.sizes), dtype=bool))
 
     def accept_lanes(self, lanes: np.ndarray) -> None:
-        """Keep the attempt of some lanes."""
+        """Accept the attempt of some lanes."""
         current, line = self.current, self.line
         assert current is not None
         if not some(lanes) or line is None or not current.y.numel():
             self.state = self.proposed
             return
         slow = (current.used > 2) & (current.rate > SLOW)
-        self._slope = self._next_slope(current, lanes)
+        self.slope = self._next_slope(current, lanes)
         if every(lanes):
             self.stale = slow
             line.fresh[:] = False
-            self.state, self._last, self._sizes_before = self.proposed, self.stages, self.sizes
+            self.state, self.last, self.sizes_before = self.proposed, self.stages, self.sizes
             return
         self.stale = np.where(lanes, slow, self.stale)
         line.fresh &= ~lanes
         mask = torch.from_numpy(lanes).to(current.y.device)
         column = mask.view(-1, *(1,) * (current.y.dim() - 1))
         self.state = (torch.where(column, self.proposed[0], self.state[0]),)
-        last = torch.zeros_like(self.stages) if self._last is None else self._last
-        self._last = torch.where(column, self.stages, last)
-        self._sizes_before = np.where(lanes, self.sizes, self._sizes_before)
+        last = torch.zeros_like(self.stages) if self.last is None else self.last
+        self.last = torch.where(column, self.stages, last)
+        self.sizes_before = np.where(lanes, self.sizes, self.sizes_before)
 
     @torch.no_grad()
     def _next_slope(self, current: Attempt, lanes: np.ndarray) -> Tensor | None:
-        """Return f where the next step begins, if the stages of this one say what it is."""
+        """Return f where the next step begins, if the stages of this step determine it."""
         systems = current.line.systems
         stages = self.stages.reshape(-1, systems.count, systems.size)
         increment = self.solver.last_slope(current, stages)
@@ -280,7 +262,7 @@ class ImplicitStepper(Stepper):
 class PredictiveMemory(ControlMemory):
     """Predicts the step sizes of an implicit method from two errors, for one lane or for several.
 
-    Sizes are kept where that saves new factors.
+    A size does not change where that saves new factors.
 
     Equation:
         factor = safety · e_n^{−1/k} · min(1, h_n/h_{n−1} · (e_{n−1}/e_n)^{1/k}),
@@ -300,7 +282,7 @@ class PredictiveMemory(ControlMemory):
     size_before: Any = math.nan
 
     def next_factor(self, error: Any, accepted: Any) -> Any:
-        """Return what step sizes are multiplied by: one where a change would not pay."""
+        """Return what step sizes are multiplied by: one where a change would save nothing."""
         stepper = self.stepper
         assert stepper is not None and stepper.current is not None
         current, control, k = stepper.current, self.control, self.order + 1
@@ -316,7 +298,7 @@ class PredictiveMemory(ControlMemory):
         safety = control.safety * (2 * current.iterations + 1) / (2 * current.iterations + used)
         factor = safety * counted ** (-1 / k) * trend
         onward = clip(factor, control.shrink, choose(self.rejected, 1.0, GROW))
-        onward = choose(stale, onward, choose(onward < WORTH_IT, 1.0, onward))
+        onward = choose(stale, onward, choose(onward < LEAST_GROWTH, 1.0, onward))
         retry = clip(factor, control.shrink, 0.9)
         retry = choose(solved, choose(finite(error), retry, 0.5), 0.5)
         self.before = choose(accepted, choose(counted > 1e-2, counted, 1e-2), self.before)
