@@ -280,8 +280,8 @@ def test_ridge_on_lags_is_ridge_on_lags():
         torch.from_numpy(windows[:, 10:, 1]).float(),
     )
     model = undamped.lab.baselines.RidgeOnLags(shape_of(2, (1,), season=1), lags=3)
-    model.learn([batch])
-    (penalty,) = model.learnt["penalty"].tolist()
+    model.fit_closed_form([batch])
+    (penalty,) = model.arrays["penalty"].tolist()
     inputs, truth = batch.inputs.double().numpy(), batch.targets.double().numpy()
     last = inputs[-1]
     lags = [(inputs[-k] - last) for k in (3, 2)]
@@ -310,7 +310,7 @@ def test_a_combination_is_the_mean_of_its_members():
         undamped.lab.baselines.Combination,
     ):
         model = kind(shape).double()
-        model.learn(part)
+        model.fit_closed_form(part)
         model.refit(part)
         said.append(model(part[0]).detach().numpy())
     assert said[2] == pytest.approx((said[0] + said[1]) / 2)
@@ -321,8 +321,8 @@ def test_a_combination_is_the_mean_of_its_members():
     ("names", "why"),
     [
         (("ridge-lags",), "two or more"),
-        (("ridge-lags", "ridge-lags"), "each once"),
-        (("ridge-lags", "ets"), "a window of the past, got ets. Choose of ridge-lags, seasonal"),
+        (("ridge-lags", "ridge-lags"), "two or more different forecasters"),
+        (("ridge-lags", "ets"), "a window of the past only, got ets. Choose from ridge-lags, seasonal"),
         (("ridge-lags", "lstm"), "got lstm"),
     ],
 )
@@ -339,7 +339,7 @@ def test_ets_is_that_of_statsforecast(form):
     unit = (float(values.mean()), float(values.std()))
     model = undamped.lab.baselines.ETS(shape_of(horizon=6, season=12, unit=unit), form=form)
     inputs = torch.from_numpy((values - unit[0]) / unit[1]).view(-1, 1, 1)
-    model.learn([Batch(inputs, torch.zeros(1, 6))])
+    model.fit_closed_form([Batch(inputs, torch.zeros(1, 6))])
     said = model.double()(Batch(inputs)).detach().numpy()[0] * unit[1] + unit[0]
     theirs = AutoETS(season_length=12, model=form).fit(values).predict(6)["mean"]
     assert said == pytest.approx(theirs, rel=1e-3)
@@ -348,7 +348,7 @@ def test_ets_is_that_of_statsforecast(form):
 
 @pytest.mark.parametrize(
     ("form", "season", "why"),
-    [("AAX", 12, "three letters"), ("AA", 12, "three letters"), ("ZZA", 1, "none was found")],
+    [("AAX", 12, "three letters"), ("AA", 12, "three letters"), ("ZZA", 1, "the data have none")],
 )
 def test_a_form_that_ets_does_not_have_is_one_sentence(form, season, why):
     with pytest.raises(OptionError, match=why):
@@ -373,7 +373,7 @@ def test_a_run_of_a_plain_forecaster_is_a_run_like_any_other(name, tmp_path):
     assert np.abs(said / (100 * np.exp(0.01 * 103)) - 1).max() < 0.4
     plain = fit(name, task_of(values, stride=3, standardise=False), out=tmp_path, progress=False)
     assert plain.result["test"]["rmse"] < 40
-    with pytest.raises(OptionError, match="a forecast of values to come"):
+    with pytest.raises(OptionError, match="can only forecast one value per step"):
         undamped.build(name, shape=TaskShape(1, 3, answer="number"))
 
 
@@ -696,11 +696,11 @@ def test_ets_fits_what_it_is_asked_twice_once(monkeypatch):
     from undamped.lab.baselines import ets
 
     fits = []
-    once = ets._fitted
-    monkeypatch.setattr(ets, "_fitted", lambda *given: fits.append(1) or once(*given))
+    once = ets._fit
+    monkeypatch.setattr(ets, "_fit", lambda *args: fits.append(1) or once(*args))
     model = undamped.lab.baselines.ETS(shape_of(horizon=6, season=1))
     batch = Batch(torch.randn(20, 2, 1), torch.zeros(2, 6))
-    model.learn([batch])
+    model.fit_closed_form([batch])
     first, again = model(batch), model(batch)
     assert torch.equal(first, again) and len(fits) == 3
 

@@ -11,7 +11,7 @@ import undamped
 from lab.baselines.test_baselines import task_of, waves
 from undamped.__main__ import main
 from undamped._base.errors import OptionError
-from undamped.lab.baselines.guess import Guess
+from undamped.lab.baselines.naive import NaiveBaseline
 from undamped.lab.training import Run, TrainOptions, fit
 from undamped.lab.training.portfolio import at_once_members, networks
 from undamped.lab.training.portfolio.at_once_members import try_at_once
@@ -130,7 +130,7 @@ def test_what_a_member_always_costs_does_not_count_for_every_series(monkeypatch)
         now[0] += 1.0 + 0.01 * count
 
     monkeypatch.setattr(at_once_members.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(Guess, "learn", learn)
+    monkeypatch.setattr(NaiveBaseline, "fit_closed_form", learn)
     task = task_of(*waves(2000, steps=9))
     options = TrainOptions(batch_size=64)
     price = at_once_members._price("guess", task, {}, options, 0, Clock(100.0, {}, 0.0))
@@ -281,7 +281,7 @@ def test_members_that_refuse_say_why(tmp_path, monkeypatch):
     monkeypatch.setattr(packages, "_is_installed", lambda package: package != "aeon")
     run = fit("auto", task_of(*waves(30)), train={"steps": 1}, out=tmp_path, progress=False)
     assert "aeon" in run.settings["tried"][1]["why_not"]
-    assert isinstance(Run.open(run.path).model(), Guess)
+    assert isinstance(Run.open(run.path).model(), NaiveBaseline)
 
 
 def test_a_class_with_one_series_and_a_constant_channel_are_raced(small, tmp_path):

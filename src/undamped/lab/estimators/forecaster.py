@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from undamped._base.errors import DataError, OptionError
 from undamped._base.options import PositiveInt, convert
 from undamped._base.registry import models
-from undamped.lab.baselines.learns_at_once import ClosedFormModel
+from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.data.recordings.bands import Bands
 from undamped.lab.data.recordings.preparation import Missing
 from undamped.lab.estimators.estimator import _BUDGETS, SequenceEstimator

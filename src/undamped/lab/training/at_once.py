@@ -14,7 +14,7 @@ import torch
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, explain, printable
 from undamped._base.registry import models
-from undamped.lab.baselines.learns_at_once import ClosedFormModel
+from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import ArrayTask, Split, Task
 from undamped.lab.training.batches import to_double
@@ -104,14 +104,14 @@ def fit_closed_form(model: ClosedFormModel, training: Training) -> None:
     _say(training, f"learning from {learnt.count:,} batches at once")
     torch.manual_seed(training.seed)
     fresh = copy.deepcopy(model)
-    model.learn(learnt)
+    model.fit_closed_form(learnt)
     # Where every answer is a fit, the training part as a whole would take longer than all else.
     fitted = _score(model, task, itertools.islice(learnt, 1 if model.reads_whole_past else None))
     scores = evaluate(model, task, "valid", options.batch_size)
 
     def learn_before(earlier: Task) -> ClosedFormModel:
         again = copy.deepcopy(fresh)
-        again.learn(TaskPart(earlier, "train", options))
+        again.fit_closed_form(TaskPart(earlier, "train", options))
         return again
 
     # Before it learns from what they come from.
@@ -125,7 +125,7 @@ def fit_closed_form(model: ClosedFormModel, training: Training) -> None:
     progress.close_row(task, scores, Update(fitted[0], 0.0, 0.0, 0.0))
     run.save_model(model)
     run.write_metrics(progress.rows)
-    run.update(model={**run.settings["model"], "parameters": model.learnt_numbers()})
+    run.update(model={**run.settings["model"], "parameters": model.parameter_count()})
     _say(training, f"{task.metric.replace('_', ' ')} {scores.metric:.4g} on validation data")
     save_checkpoint(run.checkpoint, Checkpoint(model.state_dict(), {}, progress, {}))
 

@@ -98,9 +98,9 @@ def check_labels(series_set: SeriesSet, *, seed: int = 0) -> LabelCheck:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = OscillatorBank(task.task_shape)
-        model.learn(batches)
-    assert model.left_out is not None and task.preparation.classes is not None
-    chances = torch.softmax(model.left_out, -1).numpy()
+        model.fit_closed_form(batches)
+    assert model.loo_predictions is not None and task.preparation.classes is not None
+    chances = torch.softmax(model.loo_predictions, -1).numpy()
     truth = torch.cat([batch.targets for batch in batches]).numpy()
     classes, ids = task.preparation.classes, task.series_set.ids
     alone = np.bincount(truth, minlength=len(classes)) == 1

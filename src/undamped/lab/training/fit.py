@@ -20,7 +20,7 @@ from undamped._base.errors import OptionError, RunError, UndampedError, printabl
 from undamped._base.memory import memory_use, reset_peak_memory
 from undamped._base.options import check, options_of
 from undamped._base.registry import tasks
-from undamped.lab.baselines.learns_at_once import ClosedFormModel
+from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.data.recordings.column_store import IN_MEMORY
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task

@@ -9,7 +9,7 @@ import torch
 
 from undamped._base.contract import Batch
 from undamped._base.errors import UndampedError
-from undamped.lab.baselines.learns_at_once import ClosedFormModel
+from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import ArrayTask, Task
 from undamped.lab.training.at_once import TaskPart, check_data
@@ -103,7 +103,7 @@ def try_at_once(name: str, task: Task, train: dict[str, Any], seed: int, clock: 
         draws=len(found),
         each=tuple((one.metric, one.loss) for one in found),
         seconds=time.perf_counter() - begun,
-        parameters=model.learnt_numbers(),
+        parameters=model.parameter_count(),
     )
 
 
@@ -122,7 +122,7 @@ def _built(name: str, task: Task, options: dict[str, Any], train: TrainOptions) 
 def _learn(model: ClosedFormModel, task: Task, options: TrainOptions, seed: int) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model.learn(TaskPart(task, "train", options))
+        model.fit_closed_form(TaskPart(task, "train", options))
 
 
 def _price(
@@ -140,7 +140,7 @@ def _price(
         begun = time.perf_counter()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model.learn([batch])
+            model.fit_closed_form([batch])
             learnt = time.perf_counter() - begun
             asked = batch.part(slice(_ASKED), inputs_axis=1, targets_axis=0)
             model.run(asked)
