@@ -21,7 +21,7 @@ from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training import Run, fit
 from undamped.lab.training.backtest import backtest
-from undamped.lab.training.portfolio import at_once_members, networks
+from undamped.lab.training.portfolio import closed_form_candidates, networks
 from undamped.lab.training.prediction import bounds_around, predict_series, values_ahead
 
 RIVALS = ("seasonal-naive", "ridge-lags", "combination", "ets")
@@ -322,7 +322,10 @@ def test_a_combination_is_the_mean_of_its_members():
     [
         (("ridge-lags",), "two or more"),
         (("ridge-lags", "ridge-lags"), "two or more different forecasters"),
-        (("ridge-lags", "ets"), "a window of the past only, got ets. Choose from ridge-lags, seasonal"),
+        (
+            ("ridge-lags", "ets"),
+            "a window of the past only, got ets. Choose from ridge-lags, seasonal",
+        ),
         (("ridge-lags", "lstm"), "got lstm"),
     ],
 )
@@ -391,9 +394,9 @@ def test_bands_come_from_before_validation_data_was_learnt(tmp_path, monkeypatch
 @pytest.fixture
 def small(monkeypatch):
     """Leave a few members in the race, so that tests are short."""
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "boosting"))
-    monkeypatch.setattr(at_once_members, "FORECASTERS", ("seasonal-naive", "ridge-lags"))
-    monkeypatch.setattr(networks, "_MEMBERS", ("gru",))
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "boosting"))
+    monkeypatch.setattr(closed_form_candidates, "FORECASTERS", ("seasonal-naive", "ridge-lags"))
+    monkeypatch.setattr(networks, "_CANDIDATES", ("gru",))
 
 
 def test_the_race_is_no_worse_than_the_last_season_on_validation_data(small, tmp_path):
@@ -431,12 +434,12 @@ def test_a_backtest_knows_nothing_later():
         )
         for one in (values, changed)
     ]
-    naive, ridge = (one.ahead for one in found[0].models)
+    naive, ridge = (one.forecasts for one in found[0].models)
     origins = naive.origins[:, 1]
     assert origins.min() == 72 and origins.max() == 116 and len(np.unique(origins)) == len(origins)
     wanted = np.stack([values[o - 12 : o - 8] for o in origins])
     truth = np.stack([values[o : o + 4] for o in origins])
-    assert naive.said[..., 0] == pytest.approx(wanted, rel=1e-5)
+    assert naive.values[..., 0] == pytest.approx(wanted, rel=1e-5)
     assert naive.truth[..., 0] == pytest.approx(truth, rel=1e-5)
     assert naive.scores()["mae"] == pytest.approx(np.abs(wanted - truth).mean(), rel=1e-5)
     assert naive.scores(slice(0, 1))["mae"] == pytest.approx(np.abs(wanted - truth)[:, 0].mean())
@@ -444,8 +447,12 @@ def test_a_backtest_knows_nothing_later():
     assert naive.scores()["mase"] == pytest.approx(naive.scores()["mae"] / scale, rel=0.15)
     early = origins <= 94  # the first fold learns from the first 72
     for first, second in zip(found[0].models, found[1].models, strict=True):
-        assert first.ahead.said[early] == pytest.approx(second.ahead.said[early], rel=1e-4)
-        assert first.ahead.bounds[early] == pytest.approx(second.ahead.bounds[early], rel=1e-4)
+        assert first.forecasts.values[early] == pytest.approx(
+            second.forecasts.values[early], rel=1e-4
+        )
+        assert first.forecasts.bounds[early] == pytest.approx(
+            second.forecasts.bounds[early], rel=1e-4
+        )
     assert ridge.scores()["mae"] < naive.scores()["mae"]
 
 
@@ -545,8 +552,8 @@ def test_without_statsforecast_ets_is_one_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(packages, "_is_installed", lambda package: package != "statsforecast")
     with pytest.raises(MissingPackageError, match=r"needs statsforecast.*pip install"):
         fit("ets", task_of(months()), out=tmp_path, progress=False)
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess",))
-    monkeypatch.setattr(networks, "_MEMBERS", ())
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess",))
+    monkeypatch.setattr(networks, "_CANDIDATES", ())
     run = fit("auto", task_of(months(), stride=4), out=tmp_path, progress=False)
     why = {one["model"]: one.get("why_not", "") for one in run.settings["tried"]}
     assert "needs statsforecast" in why["ets"] and not why["ridge-lags"]
@@ -646,7 +653,7 @@ def test_groups_are_split_as_they_were_and_numbers_have_no_classes():
 )
 @pytest.mark.parametrize("missing", [False, True])
 def test_the_race_answers_whatever_is_short(length, horizon, lost, missing, tmp_path, monkeypatch):
-    monkeypatch.setattr(networks, "_MEMBERS", ())
+    monkeypatch.setattr(networks, "_CANDIDATES", ())
     values = months(length)
     if missing:
         values[[2, 5]] = np.nan
@@ -672,9 +679,9 @@ def test_what_cannot_learn_from_everything_leaves_its_place_to_the_next(
 
 
 def test_where_nothing_answers_the_sentence_ends_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("minirocket",))
-    monkeypatch.setattr(at_once_members, "FORECASTERS", ())
-    monkeypatch.setattr(networks, "_MEMBERS", ())
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("minirocket",))
+    monkeypatch.setattr(closed_form_candidates, "FORECASTERS", ())
+    monkeypatch.setattr(networks, "_CANDIDATES", ())
     task = task_of(months(60), window=4, season=1)
     with pytest.raises(OptionError, match=r"none: .*[^.]\. Name a model"):
         fit("auto", task, out=tmp_path, progress=False)
@@ -749,8 +756,8 @@ def test_the_next_steps_after_a_race_are_its_best_models(tmp_path, monkeypatch):
     from lab.baselines.test_baselines import waves
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "bank", "minirocket"))
-    monkeypatch.setattr(networks, "_MEMBERS", ())
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "bank", "minirocket"))
+    monkeypatch.setattr(networks, "_CANDIDATES", ())
     series, classes = waves(40)
     np.savez("w.npz", x=np.stack(series).transpose(0, 2, 1), y=np.array(classes))
     run = fit("auto", "recordings", task_options={"file": "w.npz"}, progress=False)

@@ -21,7 +21,7 @@ import undamped
 from undamped import SequenceClassifier, SequenceForecaster, SequenceRegressor
 from undamped._base.errors import DataError, OptionError, UndampedError, UnknownNameError
 from undamped.lab.estimators.inputs import collect
-from undamped.lab.training.portfolio import at_once_members, networks
+from undamped.lab.training.portfolio import closed_form_candidates, networks
 
 TINY = {"model": "unicornn", "hidden_size": 6, "num_layers": 1, "steps": 4, "random_state": 0}
 
@@ -565,9 +565,9 @@ def year(count=96, seed=0):
 @pytest.fixture
 def plain_race(monkeypatch):
     """Leave plain forecasters in the race, so that tests are short."""
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess",))
-    monkeypatch.setattr(at_once_members, "FORECASTERS", ("seasonal-naive", "ridge-lags"))
-    monkeypatch.setattr(networks, "_MEMBERS", ())
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess",))
+    monkeypatch.setattr(closed_form_candidates, "FORECASTERS", ("seasonal-naive", "ridge-lags"))
+    monkeypatch.setattr(networks, "_CANDIDATES", ())
 
 
 def test_forecasters_race_unless_one_is_named(plain_race):

@@ -102,10 +102,11 @@ def test_features_on_the_way_change_nothing_at_the_end():
     bank.thresholds.normal_()
     x, lengths = torch.randn(150, 4, 2), torch.tensor([150, 70, 64, 3])
     snapshots = dict.fromkeys((1, 64, 70, 100))
-    plain, cut = bank.run(x, lengths=lengths), bank.run(x, lengths=lengths, snapshots=snapshots)
+    batch = Batch(x, lengths=lengths)
+    plain, cut = bank.run(batch), bank.run(batch, snapshots=snapshots)
     assert all(torch.equal(a, b) for a, b in zip(plain.pools, cut.pools, strict=True))
     for count, pools in snapshots.items():
-        alone = bank.run(x[:count], lengths=lengths.clamp_max(count)).pools
+        alone = bank.run(Batch(x[:count], lengths=lengths.clamp_max(count))).pools
         assert all(torch.equal(a, b) for a, b in zip(pools, alone, strict=True))
 
 

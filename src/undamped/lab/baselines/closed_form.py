@@ -68,13 +68,13 @@ class ClosedFormModel(TaskModel):
             batches: The validation split.
         """
 
-    def _load_from_state_dict(  # type: ignore[override]
-        self, state_dict: dict[str, Any], prefix: str, *rest: Any
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
         for old, new in _FORMER_PREFIXES.items():
             for name in [name for name in state_dict if name.startswith(prefix + old)]:
                 state_dict[prefix + new + name.removeprefix(prefix + old)] = state_dict.pop(name)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
 class FittedArrays(nn.Module):

@@ -29,7 +29,7 @@ from undamped.lab.estimators.selection import EstimatorTask
 from undamped.lab.tasks.series_defaults import suggest
 from undamped.lab.training import Run, fit
 from undamped.lab.training.fit import AUTO
-from undamped.lab.training.prediction import answers_to
+from undamped.lab.training.prediction import predict_prepared
 from undamped.lab.training.streaming import SampleStream
 from undamped.models.for_task import model_for, model_options
 from undamped.models.task_model import TaskModel
@@ -301,7 +301,7 @@ class SequenceEstimator(TrainParams, BaseEstimator):
         timestamps = [None] * len(series) if times is None else times
         prepare = self.preparation_.prepare
         prepared = [prepare(values, t) for values, t in zip(series, timestamps, strict=True)]
-        return np.concatenate(answers_to(self.model_, self.preparation_, prepared))
+        return np.concatenate(predict_prepared(self.model_, self.preparation_, prepared))
 
     def _stream_outputs(
         self, samples: Iterable[Any], times: Iterable[float] | None = None

@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from undamped._base.contract import Batch
 from undamped.lab.baselines.bank.kernels.pools import Pools, Rates, advance
 
+Snapshots = dict[int, Pools | None]
+"""The pools after some numbers of samples; None before a run has reached them."""
 CHUNK = 64
 """Steps whose outputs are in memory at the same time."""
 
@@ -80,21 +83,13 @@ class FixedDynamics(nn.Module):
         return BankState(last, torch.zeros_like(last).bool(), time, pools)
 
     @staticmethod
-    def signals(
-        x: Tensor, observed: Tensor | None, state: BankState, lengths: Tensor | None
-    ) -> Signals:
-        """Return values and changes, and the last measured values at the end.
-
-        Args:
-            x: (time, batch, channels).
-            observed: (time, batch, channels) mask of the measured values.
-            state: The state before.
-            lengths: (batch,) samples of each sequence.
-        """
-        mask = ~x.isnan() if observed is None else observed & ~x.isnan()
-        if lengths is not None:
+    def signals(batch: Batch, state: BankState) -> Signals:
+        """Return values and changes after a state, and the last measured values at the end."""
+        x = batch.inputs
+        mask = ~x.isnan() if batch.observed is None else batch.observed & ~x.isnan()
+        if batch.lengths is not None:
             steps = torch.arange(len(x), device=x.device).view(-1, 1, 1)
-            mask = mask & (steps < lengths.view(1, -1, 1))
+            mask = mask & (steps < batch.lengths.view(1, -1, 1))
         # Row i + 1 of `values` is sample i, and row 0 the last value before the first sample.
         rows = torch.arange(1, len(x) + 1, device=x.device).view(-1, 1, 1)
         latest = torch.where(mask, rows, 0).cummax(0).values
@@ -115,23 +110,14 @@ class FixedDynamics(nn.Module):
 
     @abstractmethod
     def run(
-        self,
-        x: Tensor,
-        times: Tensor | None = None,
-        observed: Tensor | None = None,
-        lengths: Tensor | None = None,
-        state: BankState | None = None,
-        snapshots: dict[int, Pools | None] | None = None,
+        self, batch: Batch, state: BankState | None = None, snapshots: Snapshots | None = None
     ) -> BankState:
         """Return the state after further samples.
 
         Args:
-            x: (time, batch, channels).
-            times: (time, batch) times of the samples; by default, one typical gap apart.
-            observed: (time, batch, channels) mask of the measured values.
-            lengths: (batch,) samples of each sequence.
+            batch: The samples; without times, they are one typical gap apart.
             state: The state before.
-            snapshots: Its keys are numbers of samples; the pools after so many become its values.
+            snapshots: The numbers of samples after which pools are stored in it.
         """
 
     def _advance(
@@ -142,7 +128,7 @@ class FixedDynamics(nn.Module):
         lengths: Tensor | None,
         rates: Rates,
         begin: int,
-        snapshots: dict[int, Pools | None] | None,
+        snapshots: Snapshots | None,
     ) -> Pools:
         """Return the pools after a chunk of samples, and store the snapshots in it.
 
@@ -166,14 +152,10 @@ class FixedDynamics(nn.Module):
         return pools
 
     @abstractmethod
-    def responses(
-        self, x: Tensor, times: Tensor | None, observed: Tensor | None, index: Tensor
-    ) -> Tensor:
+    def responses(self, sequence: Batch, index: Tensor) -> Tensor:
         """Return some outputs at every sample of one sequence, (time, len(index)).
 
         Args:
-            x: (time, 1, channels).
-            times: (time, 1), as for `run`.
-            observed: (time, 1, channels).
+            sequence: A batch of one sequence.
             index: Which outputs.
         """

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped._base.contract import Batch
 from undamped._base.errors import OptionError
 from undamped._base.registry import models
-from undamped.lab.baselines.bank.dynamics import CHUNK, BankState, FixedDynamics
-from undamped.lab.baselines.bank.kernels.pools import Pools, Rates
+from undamped.lab.baselines.bank.dynamics import CHUNK, BankState, FixedDynamics, Snapshots
+from undamped.lab.baselines.bank.kernels.pools import Rates
 from undamped.nn.recurrent import Recurrent
 
 _NO_MEMORY = 1e30  # a damping after which nothing of the previous sample remains
@@ -42,18 +43,13 @@ class FixedNetwork(FixedDynamics):
         return super().train(False)
 
     def run(
-        self,
-        x: Tensor,
-        times: Tensor | None = None,
-        observed: Tensor | None = None,
-        lengths: Tensor | None = None,
-        state: BankState | None = None,
-        snapshots: dict[int, Pools | None] | None = None,
+        self, batch: Batch, state: BankState | None = None, snapshots: Snapshots | None = None
     ) -> BankState:
         """Return the state after further samples; arguments are those of `FixedDynamics.run`."""
+        x, lengths = batch.inputs, batch.lengths
         state = self.empty_state(x.shape[1]) if state is None else state
         pools, inner = state.pools, state.inner
-        signals = self.signals(x, observed, state, lengths)
+        signals = self.signals(batch, state)
         inputs = self.standardise(signals)
         # The output of an oscillator without memory is its drive.
         zero = self.thresholds.new_zeros(self.count).to(x.dtype)
@@ -77,9 +73,7 @@ class FixedNetwork(FixedDynamics):
         states = zip(before, after, strict=True)
         return outputs, tuple(torch.where(finished, old, new) for old, new in states)
 
-    def responses(
-        self, x: Tensor, times: Tensor | None, observed: Tensor | None, index: Tensor
-    ) -> Tensor:
+    def responses(self, sequence: Batch, index: Tensor) -> Tensor:
         """Return some of the outputs; arguments are those of `FixedDynamics.responses`."""
-        signals = self.signals(x, observed, self.empty_state(1), None)
+        signals = self.signals(sequence, self.empty_state(1))
         return self.network(self.standardise(signals))[0][:, 0, index]

@@ -14,7 +14,7 @@ from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.dispatch import implementation
-from undamped.lab.baselines.bank.dynamics import BankState, FixedDynamics
+from undamped.lab.baselines.bank.dynamics import BankState, FixedDynamics, Snapshots
 from undamped.lab.baselines.bank.early import FULL, PRIOR, EarlyReadouts
 from undamped.lab.baselines.bank.fixed_network import FixedNetwork
 from undamped.lab.baselines.bank.kernels.pools import Pools, feature_count, rotate
@@ -135,8 +135,7 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
         """Return a prediction for every sequence, and the state of the bank."""
-        batch = batch.cast(self.dtype)
-        state = self.dynamics.run(batch.inputs, batch.times, batch.observed, batch.lengths, state)
+        state = self.dynamics.run(batch.cast(self.dtype), state)
         return self.readout(self._standardise(self._features(state.pools))), state
 
     def _step(self, sample: Sample, state: Any) -> tuple[Tensor, Any]:
@@ -147,7 +146,8 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
             gap = torch.as_tensor(dt, dtype=torch.float64, device=x.device)
             times = (before.time + gap).expand(len(x)).unsqueeze(0)
         mask = None if observed is None else observed.unsqueeze(0)
-        after = self.dynamics.run(x.to(self.dtype).unsqueeze(0), times, mask, None, before)
+        batch = Batch(x.to(self.dtype).unsqueeze(0), times=times, observed=mask)
+        after = self.dynamics.run(batch, before)
         return self._predict_early(after.pools), after
 
     def stream(self, ahead: Tensor | None = None) -> ModelStream:
@@ -258,8 +258,8 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         total = 0
         for batch in batches:
             batch = batch.cast(self.dtype)
-            x, lengths = batch.inputs, _lengths(batch)
-            signals = bank.signals(x, batch.observed, bank.empty_state(x.shape[1]), lengths)
+            lengths = _lengths(batch)
+            signals = bank.signals(batch, bank.empty_state(batch.inputs.shape[1]))
             values = torch.where(signals.mask, signals.values, 0).double()
             sums[0] += signals.mask.sum((0, 1))
             sums[1] += values.sum((0, 1))
@@ -272,7 +272,8 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
                 total += 1
                 if slot < _EXAMPLES:
                     sequence = batch.part(slice(row, row + 1), inputs_axis=1, targets_axis=0)
-                    examples[slot : slot + 1] = [sequence.during(slice(length), every=False)]
+                    sequence = sequence.during(slice(length), every=False)
+                    examples[slot : slot + 1] = [sequence._replace(lengths=None)]
         if not spans:
             raise DataError("bank needs at least one sequence to be fitted to, got none.")
         count = sums[0].clamp_min(1)
@@ -291,8 +292,7 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         for group, example in zip(groups, examples, strict=True):
             if not len(group):
                 continue
-            responses = bank.responses(example.inputs, example.times, example.observed, group)
-            responses = responses.sort(0).values
+            responses = bank.responses(example, group).sort(0).values
             rank = bank.levels[:, group] * (len(responses) - 1)
             low = rank.floor().long()
             high = (low + 1).clamp_max(len(responses) - 1)
@@ -304,11 +304,8 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         rows: list[tuple[Tensor, Tensor, Tensor | None]] = []
         size = sum(features.nbytes for features, _, _ in self._rows)
         for batch in batches:
-            inputs = batch.cast(self.dtype)
-            snapshots: dict[int, Pools | None] = dict.fromkeys(self.early.stops)
-            state = self.dynamics.run(
-                inputs.inputs, inputs.times, inputs.observed, inputs.lengths, None, snapshots
-            )
+            snapshots: Snapshots = dict.fromkeys(self.early.stops)
+            state = self.dynamics.run(batch.cast(self.dtype), None, snapshots)
             features = self._features(state.pools)
             targets, mask = ridge_targets(self.shape, batch)
             weights = sample_weights(self.shape, targets, batch.weights)

@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from undamped.lab.baselines.bank.dynamics import CHUNK, BankState, FixedDynamics
-from undamped.lab.baselines.bank.kernels.pools import Pools, Rates, rotate
+from undamped._base.contract import Batch
+from undamped.lab.baselines.bank.dynamics import CHUNK, BankState, FixedDynamics, Snapshots
+from undamped.lab.baselines.bank.kernels.pools import Rates, rotate
 from undamped.models.timestamped import time_gaps
 
 DAMPING_RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 1.0)
@@ -55,46 +56,37 @@ class Oscillators(FixedDynamics):
         self.longest.fill_(span / 2)
 
     def run(
-        self,
-        x: Tensor,
-        times: Tensor | None = None,
-        observed: Tensor | None = None,
-        lengths: Tensor | None = None,
-        state: BankState | None = None,
-        snapshots: dict[int, Pools | None] | None = None,
+        self, batch: Batch, state: BankState | None = None, snapshots: Snapshots | None = None
     ) -> BankState:
         """Return the state after further samples; arguments are those of `FixedDynamics.run`."""
+        x = batch.inputs
         state = self.empty_state(x.shape[1]) if state is None else state
         rates, pools = self.rates().to(x.dtype), state.pools
-        gaps, end_time = self._gaps(times, state.time, lengths)
-        signals = self.signals(x, observed, state, lengths)
+        gaps, end_time = self._gaps(batch, state.time)
+        signals = self.signals(batch, state)
         inputs = self.standardise(signals)
         for begin in range(0, len(x), CHUNK):
             stop = begin + CHUNK
             drive = inputs[begin:stop] @ self.drivers.T
             part = None if gaps is None else gaps[begin:stop]
-            pools = self._advance(pools, drive, part, lengths, rates, begin, snapshots)
+            pools = self._advance(pools, drive, part, batch.lengths, rates, begin, snapshots)
         return BankState(signals.last, signals.has_last, end_time, pools)
 
-    def _gaps(
-        self, times: Tensor | None, before: Tensor, lengths: Tensor | None
-    ) -> tuple[Tensor | None, Tensor]:
+    def _gaps(self, batch: Batch, before: Tensor) -> tuple[Tensor | None, Tensor]:
         """Return the gaps before the samples (None for 1 each), and the time of the last sample."""
-        if times is None:
+        if batch.times is None:
             return None, before
-        elapsed = time_gaps(times, lengths, self.gap, before)
+        elapsed = time_gaps(batch.times, batch.lengths, self.gap, before)
         return elapsed / self.gap, before + elapsed.sum(0)
 
-    def responses(
-        self, x: Tensor, times: Tensor | None, observed: Tensor | None, index: Tensor
-    ) -> Tensor:
+    def responses(self, sequence: Batch, index: Tensor) -> Tensor:
         """Return y of some oscillators; arguments are those of `FixedDynamics.responses`."""
         state = self.empty_state(1)
-        inputs = self.standardise(self.signals(x, observed, state, None))
+        inputs = self.standardise(self.signals(sequence, state))
         drive = inputs[:, 0] @ self.drivers[index].T
-        gaps, _ = self._gaps(times, state.time, None)
-        steps = drive.new_ones(len(x)) if gaps is None else gaps[:, 0].to(drive.dtype)
-        damping, frequency, phase = (rate[index] for rate in self.rates().to(x.dtype))
+        gaps, _ = self._gaps(sequence, state.time)
+        steps = drive.new_ones(len(drive)) if gaps is None else gaps[:, 0].to(drive.dtype)
+        damping, frequency, phase = (rate[index] for rate in self.rates().to(drive.dtype))
         real = imaginary = drive.new_zeros(len(index))
         outputs = []
         for u, gap in zip(drive, steps, strict=True):

@@ -60,7 +60,7 @@ class PoolStream:
     @property
     def samples(self) -> int:
         """The number of samples so far."""
-        return int(Pools(*self._pools).samples[0])
+        return int(self._pools[-1][0])  # `Pools.samples`
 
     def push(self, x: np.ndarray, gaps: np.ndarray | None, observed: np.ndarray | None) -> None:
         """Take samples.

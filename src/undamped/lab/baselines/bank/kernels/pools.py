@@ -114,9 +114,24 @@ def advance(
     """
     needs_grad = torch.is_grad_enabled() and (drive.requires_grad or pools.real.requires_grad)
     kind = "reference" if needs_grad else implementation(drive, *rates, thresholds, *pools)
-    if kind == "numba" and drive.numel():
-        return _compiled(pools, drive, gaps, lengths, rates, thresholds)
-    return reference_advance(pools, drive, gaps, lengths, rates, thresholds)
+    if kind != "numba" or not drive.numel():
+        return reference_advance(pools, drive, gaps, lengths, rates, thresholds)
+    from undamped.kernels.shared.threads import run_in_parallel, split_batch
+    from undamped.lab.baselines.bank.kernels.compiled import Bank, Inputs, pools_loop
+
+    steps, batch = drive.shape[:2]
+    after = Pools(*[part.contiguous().clone() for part in pools])
+    times = drive.new_ones(1, 1) if gaps is None else gaps.to(drive.dtype).contiguous()
+    ends = torch.full((batch,), steps) if lengths is None else lengths.long().clamp(0, steps)
+    inputs = tuple(Inputs(drive.contiguous().numpy(), times.numpy(), ends.numpy()))
+    bank, arrays = tuple(Bank.of(rates, thresholds)), tuple(part.numpy() for part in after)
+    loop = pools_loop(gaps is not None)
+
+    def run(rows: slice) -> Callable[[], None]:
+        return lambda: loop(inputs, bank, arrays, rows.start, rows.stop)
+
+    run_in_parallel([run(rows) for rows in split_batch(steps, batch, drive.shape[2])])
+    return after
 
 
 def reference_advance(
@@ -171,29 +186,3 @@ def _step(pools: Pools, u: Tensor, gap: Tensor, rates: Rates, thresholds: Tensor
         torch.maximum(pools.longest, streak),
         pools.samples + 1,
     )
-
-
-def _compiled(
-    pools: Pools,
-    drive: Tensor,
-    gaps: Tensor | None,
-    lengths: Tensor | None,
-    rates: Rates,
-    thresholds: Tensor,
-) -> Pools:
-    from undamped.kernels.shared.threads import run_in_parallel, split_batch
-    from undamped.lab.baselines.bank.kernels.compiled import Bank, Inputs, pools_loop
-
-    steps, batch = drive.shape[:2]
-    after = Pools(*[part.contiguous().clone() for part in pools])
-    times = drive.new_ones(1, 1) if gaps is None else gaps.to(drive.dtype).contiguous()
-    ends = torch.full((batch,), steps) if lengths is None else lengths.long().clamp(0, steps)
-    inputs = tuple(Inputs(drive.contiguous().numpy(), times.numpy(), ends.numpy()))
-    bank, arrays = tuple(Bank.of(rates, thresholds)), tuple(part.numpy() for part in after)
-    loop = pools_loop(gaps is not None)
-
-    def run(rows: slice) -> Callable[[], None]:
-        return lambda: loop(inputs, bank, arrays, rows.start, rows.stop)
-
-    run_in_parallel([run(rows) for rows in split_batch(steps, batch, drive.shape[2])])
-    return after
