@@ -683,7 +683,7 @@ def test_where_nothing_answers_the_sentence_ends_once(tmp_path, monkeypatch):
     monkeypatch.setattr(closed_form_candidates, "FORECASTERS", ())
     monkeypatch.setattr(networks, "_CANDIDATES", ())
     task = task_of(months(60), window=4, season=1)
-    with pytest.raises(OptionError, match=r"none: .*[^.]\. Name a model"):
+    with pytest.raises(OptionError, match=r"can be used: .*[^.]\. Name a model"):
         fit("auto", task, out=tmp_path, progress=False)
 
 

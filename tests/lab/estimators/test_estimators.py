@@ -550,7 +550,7 @@ def test_short_series_are_forecast_without_validation():
     assert fitted.predict().shape == (3,)
     raced = SequenceForecaster(3).fit([1.0, 3.0, 2.0, 4.0, 5.0])
     assert raced.predict() == pytest.approx([5.0, 5.0, 5.0]) and not raced.tried_
-    with pytest.raises(DataError, match="quantiles need a validation part"):
+    with pytest.raises(DataError, match="quantiles need a validation split"):
         raced.predict(quantiles=(0.1, 0.9))
     with pytest.raises(OptionError, match="must be > 0 to compare"):
         SequenceForecaster(3, validation_fraction=0).fit(np.arange(60.0))

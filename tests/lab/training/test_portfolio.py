@@ -201,7 +201,7 @@ def test_a_network_has_to_be_better_by_more_than_chance():
     assert is_better(members[0], members[1], task)
     assert not is_better(Attempt("a", 0.7, 0.5), members[0], task)
     assert standard_error(0.5, 100, task) == pytest.approx(0.05, abs=0.001)
-    with pytest.raises(OptionError, match="none: no reason"):
+    with pytest.raises(OptionError, match="can be used: no reason"):
         select([Attempt("bank", why_not="no reason")], task)
 
 
@@ -217,7 +217,7 @@ def test_estimators_race_by_default(small):
     assert np.isfinite(numbers.predict(series[:3, 0])).all()
     with pytest.raises(OptionError, match=r"model\.hidden_size.*cannot be set with auto"):
         undamped.SequenceClassifier(hidden_size=3).fit(series[:, 0], labels)
-    with pytest.raises(OptionError, match="validation data, on which models are compared"):
+    with pytest.raises(OptionError, match="needs validation data to compare models on"):
         undamped.SequenceClassifier(validation_fraction=0).fit(series[:, 0], labels)
 
 

@@ -62,6 +62,11 @@ class Combination(ForecastModel):
     def _forecast_models(self) -> list[ForecastModel]:
         return [model for model in self.forecasters if isinstance(model, ForecastModel)]
 
+    @property
+    def is_fitted(self) -> bool:
+        """Always true: the forecasters know whether they are fitted."""
+        return True
+
     def parameter_count(self) -> int:
         """Return how many numbers were fitted in all forecasters."""
         return sum(model.parameter_count() for model in self._forecast_models())
@@ -81,7 +86,9 @@ class Combination(ForecastModel):
         return [sentence for model in self._forecast_models() for sentence in model.findings()]
 
     def _forecast(self, history: History) -> np.ndarray:
-        return np.mean([model._forecast(history) for model in self._forecast_models()], axis=0)
+        return np.mean(
+            [model.continue_series(history) for model in self._forecast_models()], axis=0
+        )
 
 
 def _forecaster_class(name: str) -> type[ForecastModel]:

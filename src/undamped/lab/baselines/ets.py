@@ -14,7 +14,7 @@ from undamped._base.errors import DataError, OptionError
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
 from undamped.lab.baselines.closed_form import Batches
-from undamped.lab.baselines.forecast_model import ForecastModel, History, repeat_season
+from undamped.lab.baselines.forecast_model import ForecastModel, History
 
 LONGEST = 60
 """The longest season that is taken from the task: each of its steps is a parameter."""
@@ -117,7 +117,7 @@ class ETS(ForecastModel):
 
     def findings(self) -> list[str]:
         """Return sentences about the forms and the season."""
-        if not len(self.arrays):
+        if not self.is_fitted:
             return []
         names = []
         for form in self.arrays["forms"].tolist():
@@ -133,8 +133,6 @@ class ETS(ForecastModel):
 
     def _forecast(self, history: History) -> np.ndarray:
         horizon = self.shape.horizon
-        if not len(self.arrays):
-            return np.stack([repeat_season(values, 1, horizon) for values in history.values])
         forms = self.arrays["forms"].tolist()
         forecasts = np.zeros((len(history.values), horizon, len(forms)))
         for index, values in enumerate(history.values):

@@ -26,11 +26,6 @@ class History(NamedTuple):
     values: list[np.ndarray]
     inputs: list[np.ndarray]
 
-    @property
-    def shortest(self) -> int:
-        """The steps of the shortest series."""
-        return min(map(len, self.values))
-
 
 class ForecastModel(ClosedFormModel):
     """A model that makes forecasts only.
@@ -72,14 +67,37 @@ class ForecastModel(ClosedFormModel):
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
         """Return the forecast of every series."""
-        values = self._forecast(self._history(batch))  # (series, horizon, channels)
+        values = self.continue_series(self._history(batch))
         mean, std = _units(self.forecast.answer_units)
         standard = torch.from_numpy((values - mean) / std).flatten(1)
         return standard.to(self.offset) + self.offset, None
 
+    def continue_series(self, history: History) -> np.ndarray:
+        """Return (series, horizon, channels) in the units of the recordings."""
+        return self._forecast(history) if self.is_fitted else self._repeat(history, 1)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the model is fitted; before that, it repeats the last value."""
+        return len(self.arrays) > 0
+
     @abstractmethod
     def _forecast(self, history: History) -> np.ndarray:
-        """Return (series, horizon, channels) in the units of the recordings."""
+        """Return the values of `continue_series` for a fitted model."""
+
+    def _repeat(self, history: History, season: int) -> np.ndarray:
+        """Return the last season, repeated up to the horizon, (series, horizon, channels)."""
+        steps = np.arange(self.shape.horizon) % season
+        return np.stack([values[len(values) - season + steps] for values in history.values])
+
+    def _refuse_short(self, history: History, needed: int, why: str) -> None:
+        """Refuse a history of less than the needed steps; `why` is a part of the message."""
+        steps = min(map(len, history.values))
+        if steps < needed:
+            raise DataError(
+                f"{type(self).__name__} needs a past of at least {needed} steps, {why}, got "
+                f"{steps}. Use longer series, a larger window= or a shorter season=."
+            )
 
     def _history(self, batch: Batch) -> History:
         values = batch.inputs.detach().cpu().double().permute(1, 0, 2).numpy()
@@ -98,30 +116,3 @@ class ForecastModel(ClosedFormModel):
 def _units(units: Any) -> tuple[np.ndarray, np.ndarray]:
     mean, std = (np.array(part) for part in zip(*units, strict=True))
     return mean, std
-
-
-def repeat_season(values: np.ndarray, season: int, horizon: int) -> np.ndarray:
-    """Return the last season of a series, repeated up to the horizon, (horizon, channels).
-
-    Args:
-        values: (time, channels).
-        season: Steps of a season.
-        horizon: Steps to forecast.
-    """
-    return values[len(values) - season + np.arange(horizon) % season]
-
-
-def refuse_short(name: str, steps: int, needed: int, why: str) -> None:
-    """Refuse a history that is too short.
-
-    Args:
-        name: The name of the model.
-        steps: Steps of the history.
-        needed: Steps that the model needs.
-        why: What they are, as part of the message.
-    """
-    if steps < needed:
-        raise DataError(
-            f"{name} needs a past of at least {needed} steps, {why}, got {steps}. Use longer "
-            "series, a larger window= or a shorter season=."
-        )

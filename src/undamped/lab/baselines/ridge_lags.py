@@ -14,12 +14,7 @@ from undamped._base.errors import DataError
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
 from undamped.lab.baselines.closed_form import Batches
-from undamped.lab.baselines.forecast_model import (
-    ForecastModel,
-    History,
-    refuse_short,
-    repeat_season,
-)
+from undamped.lab.baselines.forecast_model import ForecastModel, History
 from undamped.lab.baselines.ridge import PENALTIES, fit_ridge
 from undamped.lab.data.recordings.prepared import interpolate
 
@@ -90,8 +85,8 @@ class RidgeOnLags(ForecastModel):
     def fit_closed_form(self, batches: Batches) -> None:
         """Choose forms and penalties on the last windows, then fit to all."""
         history, targets = self._collect(batches)
-        steps = min(self.lags or history.shortest, history.shortest)
-        self.arrays.store(steps=torch.tensor(steps))
+        shortest = min(map(len, history.values))
+        self.arrays.store(steps=torch.tensor(min(self.lags or shortest, shortest)))
         scale, seasonal, penalty = self._select(history, targets)
         self.arrays.store(scale=scale, seasonal=seasonal, penalty=penalty)  # each (forms,)
         self._training_data = history, targets
@@ -110,7 +105,7 @@ class RidgeOnLags(ForecastModel):
 
     def findings(self) -> list[str]:
         """Return a sentence about the forms."""
-        if "weight" not in self.arrays:
+        if not self.is_fitted:
             return []
         names = [
             f"{_SCALES[form.scale]} from the last {'season' if form.seasonal else 'value'}"
@@ -146,7 +141,7 @@ class RidgeOnLags(ForecastModel):
     def _select(self, history: History, targets: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return scales, seasons and penalties of the forms with the smallest errors."""
         count = len(targets)
-        seasonal = 1 < self.forecast.season <= history.shortest
+        seasonal = 1 < self.forecast.season <= min(map(len, history.values))
         if count < _FEWEST:
             return np.array([0]), np.array([seasonal]), np.array([1.0])
         lowest = min(min(values.min() for values in history.values), targets.min())
@@ -188,27 +183,25 @@ class RidgeOnLags(ForecastModel):
 
     # Predictions
 
+    @property
+    def is_fitted(self) -> bool:
+        """Whether there are weights: forms and penalties alone are stored before them."""
+        return "weight" in self.arrays
+
     def _features(self, history: History, form: _Form) -> tuple[np.ndarray, np.ndarray]:
         """Return lags (windows, features), and the base a (windows, horizon, channels)."""
         steps, season = int(self.arrays["steps"]), self.forecast.season
         cycle = season if form.seasonal else 1
-        refuse_short("ridge-lags", history.shortest, max(steps, cycle), "as in training")
+        self._refuse_short(history, max(steps, cycle), "as in training")
         lags = np.stack([inputs[-steps:] for inputs in history.inputs])
         lags[:, :, list(self.forecast.channels)] = np.stack(
             [_transform(values[-steps:], form.scale) for values in history.values]
         )
         last = lags[:, -1:]
         table = np.concatenate([lags[:, :-1] - last, last], axis=1).reshape(len(lags), -1)
-        horizon = self.shape.horizon
-        base = np.stack(
-            [repeat_season(values[-cycle:], cycle, horizon) for values in history.values]
-        )
-        return table, _transform(base, form.scale)
+        return table, _transform(self._repeat(history, cycle), form.scale)
 
     def _forecast(self, history: History) -> np.ndarray:
-        if "weight" not in self.arrays:
-            horizon = self.shape.horizon
-            return np.stack([repeat_season(values, 1, horizon) for values in history.values])
         forecasts = []
         weights, biases = self.arrays.numpy("weight", "bias")
         for form, weight, bias in zip(self._forms(), weights, biases, strict=True):

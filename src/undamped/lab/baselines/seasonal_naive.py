@@ -8,12 +8,7 @@ from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
 from undamped._base.registry import models
 from undamped.lab.baselines.closed_form import Batches
-from undamped.lab.baselines.forecast_model import (
-    ForecastModel,
-    History,
-    refuse_short,
-    repeat_season,
-)
+from undamped.lab.baselines.forecast_model import ForecastModel, History
 
 
 @models.register("seasonal-naive")
@@ -55,10 +50,14 @@ class SeasonalNaive(ForecastModel):
     def refit(self, batches: Batches) -> None:
         """Do nothing: there are no parameters."""
 
+    @property
+    def is_fitted(self) -> bool:
+        """Always true: there are no parameters."""
+        return True
+
     def _forecast(self, history: History) -> np.ndarray:
-        season, horizon = self.forecast.season, self.shape.horizon
-        refuse_short("seasonal-naive", history.shortest, season, "a season")
-        return np.stack([repeat_season(values, season, horizon) for values in history.values])
+        self._refuse_short(history, self.forecast.season, "a season")
+        return self._repeat(history, self.forecast.season)
 
     def findings(self) -> list[str]:
         """Return a sentence about the season."""

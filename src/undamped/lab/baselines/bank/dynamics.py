@@ -1,4 +1,4 @@
-"""The base of what a bank pools: fixed dynamics, either oscillators or a recurrent network."""
+"""The dynamics of a bank, which are never trained: oscillators, or a recurrent network."""
 
 from __future__ import annotations
 

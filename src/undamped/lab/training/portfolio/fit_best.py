@@ -165,9 +165,10 @@ def select(attempts: list[Attempt], task: Task) -> tuple[Attempt, str]:
     if closed_form is None or network is None:
         best = closed_form or network
         if best is None:
+            reason = attempts[0].why_not.rstrip(".")
             raise OptionError(
-                f"None of the models that auto compares fits this task: {attempts[0].why_not} Name "
-                "a model; 'undamped list' shows all."
+                f"None of the models that auto compares can be used: {reason}. Name a model; "
+                "'undamped list' shows all."
             )
         return best, f"{best.model} was best on {_data(best)}."
     pick = max if task.higher_is_better else min

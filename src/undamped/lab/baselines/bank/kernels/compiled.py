@@ -49,8 +49,8 @@ class Bank(NamedTuple):
     @classmethod
     def of(cls, rates: Rates, thresholds: Tensor) -> Bank:
         """Return the constants as NumPy arrays."""
-        one, zero = thresholds.new_ones(()), thresholds.new_zeros(())
-        step = rotate(one, zero, one, rates.damping, rates.frequency)
+        unit, zero = thresholds.new_ones(()), thresholds.new_zeros(())
+        step = rotate(unit, zero, unit, rates.damping, rates.frequency)
         output = rates.phase.cos(), rates.phase.sin()
         parts = (*step, *output, rates.damping, rates.frequency, thresholds)
         return cls(*[part.contiguous().numpy() for part in parts])
@@ -78,11 +78,11 @@ def pools_loop(with_gaps: bool) -> Callable[..., None]:
         drive, gaps, lengths = inputs
         cosine, sine, output_cosine, output_sine, damping, frequency, thresholds = bank
         real, imaginary, current, total, peak, trough, above, streak, longest, count = pools
-        one, zero = drive.dtype.type(1), drive.dtype.type(0)
+        unit, zero = drive.dtype.type(1), drive.dtype.type(0)
         width, levels = drive.shape[2], thresholds.shape[0]
         for b in range(low, high):
             for t in range(lengths[b]):
-                gap = gaps[t, b] if with_gaps else one
+                gap = gaps[t, b] if with_gaps else unit
                 first = count[b] == zero
                 for k in range(width):
                     c, s = cosine[k], sine[k]
@@ -101,12 +101,12 @@ def pools_loop(with_gaps: bool) -> Callable[..., None]:
                     trough[b, k] = output if first or output < trough[b, k] else trough[b, k]
                 for j in range(levels):
                     for k in range(width):
-                        over = one if current[b, k] > thresholds[j, k] else zero
-                        now = (streak[b, j, k] + one) * over
+                        over = unit if current[b, k] > thresholds[j, k] else zero
+                        now = (streak[b, j, k] + unit) * over
                         above[b, j, k] += over
                         streak[b, j, k] = now
                         longest[b, j, k] = max(now, longest[b, j, k])
-                count[b] += one
+                count[b] += unit
 
     return bank_pools
 
