@@ -17,6 +17,7 @@ from undamped.lab.training.portfolio import closed_form_candidates, networks
 from undamped.lab.training.portfolio.attempt import (
     Attempt,
     Clock,
+    Selection,
     in_short,
     is_better,
     standard_error,
@@ -102,17 +103,17 @@ def test_a_second_is_enough_for_a_guess(tmp_path):
 def test_a_member_that_would_take_too_long_is_not_begun(monkeypatch):
     monkeypatch.setattr(closed_form_candidates, "_cost", lambda *args: 100.0)
     task = task_of(*noise())
-    found = try_closed_form("boosting", task, {}, 0, Clock(60.0, {}))
+    found = try_closed_form("boosting", Selection(task, {}, 0), Clock(60.0, {}))
     assert found.why_not == "it would have taken about 400 s." and not found.usable
     monkeypatch.setattr(closed_form_candidates, "_cost", lambda *args: 6.0)
-    assert try_closed_form("boosting", task, {}, 0, Clock(60.0, {})).draws == 2
+    assert try_closed_form("boosting", Selection(task, {}, 0), Clock(60.0, {})).draws == 2
 
 
 def test_the_last_fit_of_the_best_so_far_is_kept_in_reserve(monkeypatch):
     """Members find less time the more it takes to fit the one that leads."""
     limits = []
 
-    def attempt(name, task, train, seed, clock):
+    def attempt(name, selection, clock):
         limits.append(clock.limit)
         score = {"guess": 0.5, "bank": 0.9, "boosting": 0.8}[name]
         return Attempt(name, score, 1.0, score, 2, ((score, 1.0),) * 2, seconds=4.0)
@@ -121,7 +122,7 @@ def test_the_last_fit_of_the_best_so_far_is_kept_in_reserve(monkeypatch):
     monkeypatch.setattr(closed_form_candidates, "try_closed_form", attempt)
     monkeypatch.setattr(networks, "try_networks", lambda *args: [])
     monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "bank", "boosting"))
-    module.compare(task_of(*noise()), {}, 0, Clock(60.0, {}), lambda attempt: None)
+    module.compare(Selection(task_of(*noise()), {}, 0), Clock(60.0, {}))
     assert limits == [60.0, 54.0, 54.0]
 
 

@@ -191,12 +191,7 @@ def _fit_alarm(model: TaskModel, task: SeriesTask, batch_size: int) -> Alarm:
 
 
 def alarm_notes(run: Run, result: Mapping[str, Any]) -> list[str]:
-    """Return sentences about the threshold of a run; none if it has no threshold.
-
-    Args:
-        run: The run.
-        result: Its result.
-    """
+    """Return sentences about the threshold of a run and its result; none without a threshold."""
     alarm = _alarm(run)
     if alarm is None:
         return []

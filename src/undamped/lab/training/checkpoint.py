@@ -181,13 +181,7 @@ def gather_states(fabric: Fabric, state: Any) -> Carried:
 
 
 def state_of(checkpoint: Checkpoint, rank: int, world_size: int) -> Any:
-    """Return the carried state of a process; None if it starts without one.
-
-    Args:
-        checkpoint: The checkpoint.
-        rank: The rank of the process.
-        world_size: The number of processes.
-    """
+    """Return the carried state of a process; None if it starts without one."""
     states = checkpoint.carried
     if not states:
         return None

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from undamped._base import errors
-from undamped._base.errors import OptionError, RunError, UndampedError
+from undamped._base.errors import RunError, UndampedError
 from undamped._base.memory import memory_use, reset_peak_memory
-from undamped._base.options import check
-from undamped._base.registry import tasks
 from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.tasks.task import Task
@@ -23,7 +21,6 @@ from undamped.lab.training.options import TrainOptions
 from undamped.lab.training.plan import (
     Plan,
     ShowProgress,
-    build_task,
     create_run,
     resolve,
     seeded,
@@ -31,12 +28,10 @@ from undamped.lab.training.plan import (
 from undamped.lab.training.process_group import (
     ProcessGroup,
     check_launched,
-    is_launched,
     is_secondary_rank,
     lost_process_error,
 )
 from undamped.lab.training.progress import Progress
-from undamped.lab.training.recipes import merged
 from undamped.lab.training.run import Run
 from undamped.models.task_model import TaskModel
 
@@ -90,7 +85,17 @@ def fit(
     options = {"model": dict(model_options or {}), "task": dict(task_options or {}), "train": train}
     progress = False if is_secondary_rank() else progress
     if model == AUTO:
-        return _fit_best(task, options, seed, out, progress, command, started)
+        from undamped.lab.training.portfolio import fit_best
+
+        return fit_best(
+            task,
+            options,
+            seed=seed,
+            out=out,
+            progress=progress,
+            command=command,
+            started=started,
+        )
     plan = resolve(model, task, options, seed, progress)
     folder = Path(out)
     if not is_secondary_rank():
@@ -127,40 +132,6 @@ def resume(path: str | Path, *, progress: ShowProgress = True, watch: Watch | No
             model = run.empty_model()
         names = settings["model"]["name"], settings["task"]["name"]
         return _train(run, Plan(*names, model, task, options, {}, seed), group, progress, watch)
-
-
-def _fit_best(
-    task: str | Task,
-    user_options: dict[str, dict[str, Any]],
-    seed: int,
-    out: str | Path,
-    progress: ShowProgress,
-    command: str | None,
-    started: Callable[[Run], None] | None,
-) -> Run:
-    """Compare a portfolio of models and train the best one."""
-    from undamped.lab.training.portfolio import fit_best
-    from undamped.lab.training.portfolio.attempt import check_no_model_options
-
-    if is_launched():
-        raise OptionError(
-            "model 'auto' needs a single process, since it compares training times, got several. "
-            "Name a model, or start one process."
-        )
-    check_no_model_options(user_options["model"])
-    check("train", TrainOptions, user_options["train"])
-    task_class = tasks[task] if isinstance(task, str) else type(task)
-    options = merged(task_class, AUTO, {"task": user_options["task"]})["task"]
-    return fit_best(
-        build_task(task, options, seed),
-        task_options=options,
-        train=user_options["train"],
-        seed=seed,
-        out=out,
-        progress=progress,
-        command=command,
-        started=started,
-    )
 
 
 def _train(

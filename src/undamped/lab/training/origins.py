@@ -24,12 +24,7 @@ from undamped._base.source import OWN, Source
 
 
 def origins(model: str, task: str) -> dict[str, Any]:
-    """Return the entry of run.json about plugins; empty without plugins.
-
-    Args:
-        model: The registry name of the model.
-        task: The registry name of the task.
-    """
+    """Return the entry of run.json about plugins, also of the named model and task."""
     sources = loaded_sources()
     for registry, name in ((models, model), (tasks, task)):
         if name in registry and registry.source_of(name) not in (OWN, *sources):

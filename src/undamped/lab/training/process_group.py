@@ -60,11 +60,7 @@ def is_silent() -> bool:
 
 
 def check_launched(options: TrainOptions) -> None:
-    """Refuse a number of processes that does not fit the options: each would train separately.
-
-    Args:
-        options: The training options.
-    """
+    """Refuse a number of processes that does not fit the options: each would train separately."""
     if is_launched() and _world_size() != options.processes:
         raise OptionError(
             f"{_world_size()} processes were started, but train.nodes={options.nodes} and "
@@ -109,33 +105,19 @@ class ProcessGroup:
         return not is_secondary_rank()
 
     def broadcast_folder(self, folder: Path) -> Path:
-        """Return the run folder of rank zero.
-
-        Args:
-            folder: The folder of this process.
-        """
+        """Return the run folder of rank zero, from that of this process."""
         if self.fabric is None:
             return folder
         return Path(self.fabric.broadcast(str(folder.absolute())))
 
 
 def any_process(fabric: Fabric, *flags: bool) -> tuple[bool, ...]:
-    """Return for each flag whether it is set in any process.
-
-    Args:
-        fabric: The processes.
-        flags: The flags of this process.
-    """
+    """Return for each flag whether it is set in any process."""
     return tuple(bool(total) for total in sum_processes(fabric, *map(float, flags)))
 
 
 def sum_processes(fabric: Fabric, *values: float) -> tuple[float, ...]:
-    """Return the sums of values over all processes.
-
-    Args:
-        fabric: The processes.
-        values: The values of this process.
-    """
+    """Return the sums of values over all processes."""
     if fabric.world_size == 1:
         return values
     local = torch.tensor(values, dtype=torch.float64, device=fabric.device)
@@ -144,12 +126,7 @@ def sum_processes(fabric: Fabric, *values: float) -> tuple[float, ...]:
 
 
 def lost_process_error(error: BaseException, folder: Path) -> RunError | None:
-    """Return the error to raise if another process has ended; None for any other error.
-
-    Args:
-        error: The exception.
-        folder: The run folder.
-    """
+    """Return the error to raise if another process has ended; None for any other error."""
     text = str(error).strip()
     if not is_launched() or not isinstance(error, RuntimeError):
         return None

@@ -76,13 +76,7 @@ class Progress:
         return task.finish(self.since["metric"] / max(1, self.since["metric_count"]))
 
     def close_row(self, task: Task, scores: Scores, last: Update) -> bool:
-        """Add a row of metrics.csv after a validation; return whether it was the best so far.
-
-        Args:
-            task: The task.
-            scores: The scores of the validation.
-            last: The last step of training.
-        """
+        """Add a row of metrics.csv after a validation; return whether it was the best so far."""
         since, steps = self.since, max(1, self.since["steps"])
         row = {
             "step": self.step,

@@ -35,26 +35,19 @@ class ProgressBar:
         """Draw the empty bar."""
         if not self.enabled:
             return self
+        from rich import progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
 
         self._console = Console(file=sys.stderr)
         if self._console.is_terminal:
-            self._bar = Progress(
-                SpinnerColumn(),
-                TextColumn("[bold]{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.percentage:>3.0f}%"),
-                TextColumn("{task.fields[numbers]}"),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
+            self._bar = progress.Progress(
+                progress.SpinnerColumn(),
+                progress.TextColumn("[bold]{task.description}"),
+                progress.BarColumn(bar_width=24),
+                progress.TextColumn("{task.percentage:>3.0f}%"),
+                progress.TextColumn("{task.fields[numbers]}"),
+                progress.TimeElapsedColumn(),
+                progress.TimeRemainingColumn(),
                 console=self._console,
                 transient=True,
             )

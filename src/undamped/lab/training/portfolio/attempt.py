@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -67,15 +68,10 @@ def in_short(why: str) -> str:
 
 
 def best_of(attempts: list[Attempt], task: Task) -> Attempt | None:
-    """Return the best of usable attempts, the first of equals; None if there is none.
-
-    Args:
-        attempts: Usable attempts.
-        task: The task.
-    """
+    """Return the best of the usable attempts, the first of equals; None if there is none."""
     best = None
     for attempt in attempts:
-        if best is None or is_better(attempt, best, task):
+        if attempt.usable and (best is None or is_better(attempt, best, task)):
             best = attempt
     return best
 
@@ -111,6 +107,25 @@ def standard_error(score: float, count: int, task: Task) -> float:
         rate = (score * count + 1) / (count + 2)
         return math.sqrt(rate * (1 - rate) / (count + 2))
     return abs(score) / math.sqrt(2 * count)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The settings of a model selection.
+
+    Args:
+        task: The task.
+        train: Training options of the user, without a budget.
+        seed: The seed of all random numbers.
+        report: Called with every attempt.
+        verbose: Whether to print the name of each model first, and progress bars of networks.
+    """
+
+    task: Task
+    train: dict[str, Any]
+    seed: int
+    report: Callable[[Attempt], None] = lambda attempt: None
+    verbose: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from undamped.lab.tasks.task import ArrayTask, Task
 from undamped.lab.training.closed_form import SplitBatches, check_data
 from undamped.lab.training.evaluation import evaluate, with_full_history
 from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.portfolio.attempt import Attempt, Clock
+from undamped.lab.training.portfolio.attempt import Attempt, Clock, Selection
 from undamped.lab.training.recipes import merged
 from undamped.models.for_task import check_options, model_for
 
@@ -38,11 +38,7 @@ _FEWEST_WINDOWS = 10  # training windows below which only forecasters are tried
 
 
 def candidates(task: Task) -> list[str]:
-    """Return the names of the candidates for a task, the cheapest first.
-
-    Args:
-        task: The task.
-    """
+    """Return the names of the candidates for a task, the cheapest first."""
     if task.task_shape.forecast is None:
         return list(CANDIDATES)
     cheapest, *others = CANDIDATES
@@ -50,30 +46,16 @@ def candidates(task: Task) -> list[str]:
 
 
 def too_few_windows(task: Task) -> bool:
-    """Return whether a forecast has too few windows for models that are not forecasters.
-
-    Args:
-        task: The task.
-    """
+    """Return whether a forecast has too few windows for models that are not forecasters."""
     few = (task.count("train", 1) or 0) < _FEWEST_WINDOWS
     return few and task.task_shape.forecast is not None
 
 
-def try_closed_form(
-    name: str, task: Task, train: dict[str, Any], seed: int, clock: Clock
-) -> Attempt:
-    """Fit to training data and score on validation data, on as many draws as time allows.
-
-    Args:
-        name: Registry name of the candidate.
-        task: The task.
-        train: Training options of the user, without a budget.
-        seed: The seed.
-        clock: The remaining time.
-    """
-    start = time.perf_counter()
-    task = with_full_history(name, task)
-    settings = merged(task, name, {"train": train}, optional.suggest(task, name))
+def try_closed_form(name: str, selection: Selection, clock: Clock) -> Attempt:
+    """Fit to training data and score on validation data, on as many draws as time allows."""
+    start, seed = time.perf_counter(), selection.seed
+    task = with_full_history(name, selection.task)
+    settings = merged(task, name, {"train": selection.train}, optional.suggest(task, name))
     options = TrainOptions(**settings["train"])
     draws = _draws_of(task)
     try:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from undamped._base.errors import OptionError, UndampedError, printable
+from undamped._base.options import check
+from undamped._base.registry import tasks
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
-from undamped.lab.training.options import BUDGETS
+from undamped.lab.training.options import BUDGETS, TrainOptions
+from undamped.lab.training.plan import ShowProgress, build_task
 from undamped.lab.training.portfolio import closed_form_candidates, networks
 from undamped.lab.training.portfolio.attempt import (
     Attempt,
     Clock,
+    Selection,
     best_of,
+    check_no_model_options,
     in_short,
     standard_error,
 )
+from undamped.lab.training.process_group import is_launched
+from undamped.lab.training.recipes import merged
 from undamped.lab.training.run import Run
 
 MARGIN = 2.0
@@ -31,13 +38,12 @@ handful of series is luck."""
 
 
 def fit_best(
-    task: Task,
+    task: str | Task,
+    user_options: dict[str, dict[str, Any]],
     *,
-    task_options: Mapping[str, Any],
-    train: dict[str, Any],
     seed: int,
     out: str | Path,
-    progress: bool | Callable[[str], None] = True,
+    progress: ShowProgress = True,
     command: str | None = None,
     started: Callable[[Run], None] | None = None,
 ) -> Run:
@@ -52,19 +58,29 @@ def fit_best(
     early stopping on validation data. The test split is used only at the very end.
 
     Args:
-        task: The task.
-        task_options: The options it was built with.
-        train: Training options. A budget of `seconds` or `minutes` is for everything (five minutes
-            by default); one of `steps` or `epochs` is for the longest training of a network, and
-            makes the comparison a function of the seed.
-        seed: The seed of all random numbers.
+        task: A registry name, or a `Task`.
+        user_options: Options by "model", "task" and "train". A budget of `seconds` or `minutes` is
+            for everything (five minutes by default); one of `steps` or `epochs` is for the longest
+            training of a network, and makes the comparison a function of the seed.
+        seed: As for `fit`, like all further arguments.
         out: The folder in which the run folder is created.
         progress: Whether to print progress; or a function that is called with lines of text.
         command: The command to record in run.json.
         started: Called with the run after its folder is created.
     """
-    from undamped.lab.training.fit import fit
+    from undamped.lab.training.fit import AUTO, fit
 
+    if is_launched():
+        raise OptionError(
+            "model 'auto' needs a single process, since it compares training times, got several. "
+            "Name a model, or start one process."
+        )
+    check_no_model_options(user_options["model"])
+    train = user_options["train"]
+    check("train", TrainOptions, train)
+    task_class = tasks[task] if isinstance(task, str) else type(task)
+    task_options = merged(task_class, AUTO, {"task": user_options["task"]})["task"]
+    task = build_task(task, task_options, seed)
     _check_validation(task)
     if progress is True and task.notes():  # before the comparison, which takes minutes
         sys.stderr.write(printable("\n".join(task.notes()) + "\n"))
@@ -75,7 +91,7 @@ def fit_best(
         why = f"There are too few values to compare models; {best.model} needs no comparison."
     else:
         report = _reporter(task, progress)
-        attempts = compare(task, options, seed, clock, report, verbose=progress is True)
+        attempts = compare(Selection(task, options, seed, report, progress is True), clock)
         best, why = select(attempts, task)
     # A closed-form model is fitted in one process, whatever networks were trained on.
     plain = {name: options[name] for name in ("batch_size", "precision") if name in options}
@@ -112,56 +128,30 @@ def fit_best(
             best, why = select(attempts, task)
 
 
-def compare(
-    task: Task,
-    train: dict[str, Any],
-    seed: int,
-    clock: Clock,
-    report: Callable[[Attempt], None],
-    verbose: bool = False,
-) -> list[Attempt]:
-    """Try the models of the portfolio within the budget.
-
-    Args:
-        task: The task.
-        train: Training options without a budget.
-        seed: The seed.
-        clock: The budget.
-        report: Called with every attempt.
-        verbose: Whether to print the name of each model first, and progress bars of networks.
-    """
+def compare(selection: Selection, clock: Clock) -> list[Attempt]:
+    """Try the models of the portfolio within the budget."""
+    task = selection.task
     attempts: list[Attempt] = []
     best, reserve = None, 0.0
     for name in closed_form_candidates.candidates(task):
-        if verbose:
+        if selection.verbose:
             _print(f"trying {name}")
-        clock_without_reserve = clock.without(reserve)
-        attempts.append(
-            closed_form_candidates.try_closed_form(name, task, train, seed, clock_without_reserve)
-        )
-        report(attempts[-1])
-        best = best_of([attempt for attempt in attempts if attempt.usable], task)
+        remaining = clock.without(reserve)
+        attempts.append(closed_form_candidates.try_closed_form(name, selection, remaining))
+        selection.report(attempts[-1])
+        best = best_of(attempts, task)
         if best is not None:  # the time of its final run
             reserve = closed_form_candidates.FINAL * best.seconds / max(1, best.draws)
     why_not = _why_no_networks(best, task)
     if why_not:
         return [*attempts, *(Attempt(name, why_not=why_not) for name in networks.candidates())]
-    return [
-        *attempts,
-        *networks.try_networks(task, train, seed, clock, reserve, report, verbose),
-    ]
+    return [*attempts, *networks.try_networks(selection, clock, reserve)]
 
 
 def select(attempts: list[Attempt], task: Task) -> tuple[Attempt, str]:
-    """Return the best attempt, and the reason in a sentence.
-
-    Args:
-        attempts: All attempts.
-        task: The task.
-    """
-    usable = [attempt for attempt in attempts if attempt.usable]
-    closed_form = best_of([attempt for attempt in usable if not attempt.steps], task)
-    network = best_of([attempt for attempt in usable if attempt.steps], task)
+    """Return the best attempt, and the reason in a sentence."""
+    closed_form = best_of([attempt for attempt in attempts if not attempt.steps], task)
+    network = best_of([attempt for attempt in attempts if attempt.steps], task)
     if closed_form is None or network is None:
         best = closed_form or network
         if best is None:
@@ -224,7 +214,7 @@ def _print(text: str) -> None:
     sys.stderr.write(printable(f"auto: {text}\n"))
 
 
-def _reporter(task: Task, progress: bool | Callable[[str], None]) -> Callable[[Attempt], None]:
+def _reporter(task: Task, progress: ShowProgress) -> Callable[[Attempt], None]:
     def report(attempt: Attempt) -> None:
         metric = task.metric.replace("_", " ")
         line = (

@@ -6,13 +6,13 @@ import copy
 import math
 import tempfile
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from undamped._base.errors import UndampedError
 from undamped._base.registry import models
 from undamped.lab.tasks.task import Task
-from undamped.lab.training.portfolio.attempt import Attempt, Clock, best_of
+from undamped.lab.training.portfolio.attempt import Attempt, Clock, Selection, best_of
 
 _CANDIDATES = ("unicornn", "linoss", "gru")
 LONGER = 3
@@ -25,25 +25,13 @@ def candidates() -> list[str]:
     return [name for name in _CANDIDATES if name in models]
 
 
-def try_networks(
-    task: Task,
-    train: dict[str, Any],
-    seed: int,
-    clock: Clock,
-    reserve: float,
-    report: Callable[[Attempt], None],
-    bar: bool = False,
-) -> list[Attempt]:
+def try_networks(selection: Selection, clock: Clock, reserve: float) -> list[Attempt]:
     """Train every network for a round, and the best of them for a longer one.
 
     Args:
-        task: The task.
-        train: Training options of the user, without a budget.
-        seed: The seed.
+        selection: Task, options and seed.
         clock: The budget.
         reserve: Seconds that are needed afterwards.
-        report: Called with every attempt.
-        bar: Whether to show a progress bar for each.
     """
     names = candidates()
     # One round for each, a longer one for the best, and as long for its final run.
@@ -51,19 +39,19 @@ def try_networks(
     if clock.timed and round_seconds < _LEAST_SECONDS:
         attempts = [Attempt(name, why_not="there was no time left for it.") for name in names]
         for attempt in attempts:
-            report(attempt)
+            selection.report(attempt)
         return attempts
 
     def train_rounds(name: str, rounds: float) -> Attempt:
         budget = {"seconds": rounds * round_seconds}
         if not clock.timed:
             budget = _scaled(clock.updates, rounds / LONGER)
-        attempt = _try(name, task, {**train, **budget}, seed, bar)
-        report(attempt)
+        attempt = _try(name, replace(selection, train={**selection.train, **budget}))
+        selection.report(attempt)
         return attempt
 
     attempts = [train_rounds(name, 1) for name in names]
-    best = best_of([attempt for attempt in attempts if attempt.usable], task)
+    best = best_of(attempts, selection.task)
     return attempts if best is None else [*attempts, train_rounds(best.model, LONGER)]
 
 
@@ -75,20 +63,27 @@ def _scaled(updates: dict[str, float], fraction: float) -> dict[str, float]:
     }
 
 
-def _try(name: str, task: Task, train: dict[str, Any], seed: int, bar: bool) -> Attempt:
+def _try(name: str, selection: Selection) -> Attempt:
     from undamped.lab.training.fit import fit
 
-    start = time.perf_counter()
+    start, train = time.perf_counter(), selection.train
     try:
         with tempfile.TemporaryDirectory(prefix="undamped-") as folder:
-            run = fit(name, _untested(task), train=train, seed=seed, out=folder, progress=bar)
+            run = fit(
+                name,
+                _untested(selection.task),
+                train=train,
+                seed=selection.seed,
+                out=folder,
+                progress=selection.verbose,
+            )
             settings, rows = run.settings, run.metrics()
     except UndampedError as error:
         return Attempt(name, why_not=str(error))
     if settings["status"] != "finished":
         raise KeyboardInterrupt
     result = settings["result"]
-    score = result["valid"][task.metric]
+    score = result["valid"][selection.task.metric]
     best_row = next((row for row in rows if row["step"] == result["best_step"]), rows[-1])
     steps = int(result["steps"])
     if "seconds" in train:  # with a number of steps, a second training ends with the same weights
