@@ -211,7 +211,7 @@ def test_a_run_of_a_rival_is_a_run_like_any_other(name, tmp_path):
     assert again.settings["result"]["test"] == result["test"]
     if name == "guess":
         return
-    with pytest.raises(OptionError, match="one sample after the other"):
+    with pytest.raises(OptionError, match="cannot follow a stream"):
         SampleStream(model, task.preparation)
 
 

@@ -15,8 +15,11 @@ from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.calibration import alarm_notes, calibrate_run, calibrated_scores
+from undamped.lab.training.checkpoint import load_checkpoint
+from undamped.lab.training.closed_form import train_closed_form
 from undamped.lab.training.devices import silenced
 from undamped.lab.training.evaluation import evaluate, with_full_history
+from undamped.lab.training.loop import Training, stop_on_signal, train_by_gradients
 from undamped.lab.training.options import TrainOptions
 from undamped.lab.training.plan import (
     Plan,
@@ -138,11 +141,6 @@ def _train(
     run: Run, plan: Plan, group: ProcessGroup, progress: ShowProgress, watch: Watch | None
 ) -> Run:
     """Train, from a checkpoint if there is one, then evaluate and close the run."""
-    # Imported here, so that `import undamped.lab.training` stays fast.
-    from undamped.lab.training.checkpoint import load_checkpoint
-    from undamped.lab.training.closed_form import train_closed_form
-    from undamped.lab.training.loop import Training, stop_on_signal, train_by_gradients
-
     model, options = plan.model, plan.options
     task = with_full_history(model, plan.task)
     checkpoint = load_checkpoint(run.checkpoint) if run.checkpoint.exists() else None

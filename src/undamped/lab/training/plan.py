@@ -18,6 +18,7 @@ from undamped._base.registry import tasks
 from undamped.lab.data.recordings.column_store import IN_MEMORY
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
+from undamped.lab.training.closed_form import check_data
 from undamped.lab.training.evaluation import with_full_history
 from undamped.lab.training.options import TrainOptions
 from undamped.lab.training.origins import machine, origins, versions
@@ -118,8 +119,6 @@ def _run_trial_batch(model: TaskModel, task: Task, options: TrainOptions) -> Non
 
     A copy of the model is used, so that dtype, buffers, counters and gradients stay the same.
     """
-    from undamped.lab.training.closed_form import check_data
-
     double = options.precision == "64-true"
     dtypes = {p.dtype for p in model.parameters() if p.is_floating_point()} - {torch.float32}
     if dtypes and not double:
