@@ -42,7 +42,7 @@ MODELS = {
     "gru": "undamped.nn.lstm:GRU",
     "gru-d": "undamped.models.irregular.elapsed_time:GRUD",
     "gru-ode-bayes": "undamped.models.irregular.gru_ode_bayes:GRUODEBayes",
-    "guess": "undamped.lab.baselines.guess:Guess",
+    "guess": "undamped.lab.baselines.naive:NaiveBaseline",
     "hbnode": "undamped.models.continuous.second_order:HBNODE",
     "hgn": "undamped.models.physics.hgn:HGN",
     "hnn": "undamped.models.physics.hnn:HNN",

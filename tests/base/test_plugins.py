@@ -135,7 +135,7 @@ def test_a_run_says_what_it_misses_and_never_loads_it(file, tmp_path):
         assert f"which comes from {file}" in said.stderr and "--with" in said.stderr
     assert not (tmp_path / "was-run").exists()
     said = in_fresh_process("predict", str(run.path), "--with", str(file))
-    assert said.returncode == 0 and "another version of it" in said.stderr
+    assert said.returncode == 0 and "has changed since the run was made" in said.stderr
     assert (tmp_path / "was-run").exists()
 
 

@@ -11,7 +11,7 @@ from undamped.__main__ import main
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import DataError, MissingPackageError, OptionError
 from undamped.lab.baselines.summaries import summary
-from undamped.lab.baselines.undisturbed import undisturbed
+from undamped.lab.baselines.whole_series import preserve_global_state
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training import Run, fit
@@ -45,7 +45,7 @@ def learnt(name, series, classes, **options):
     outputs = int(classes.max()) + 1
     model = undamped.build(name, shape=TaskShape(series.shape[1], outputs), **options)
     torch.manual_seed(1)
-    model.learn([as_batch(series, classes)])
+    model.fit_closed_form([as_batch(series, classes)])
     model.refit([])
     return model
 
@@ -100,10 +100,10 @@ def test_answers_are_those_of_the_transform_and_the_ridge_of_others(
     series, classes = waves(40, channels, classes=3)
     new = waves(60, channels, classes=3)[0].astype(np.float32)
     model = learnt(name, series, classes, **options)
-    with undisturbed():
+    with preserve_global_state():
         known, asked = theirs(series.astype(np.float32), new, drawn_seed())
     ridge = RidgeClassifierCV(alphas=np.logspace(-3, 3, 10)).fit(known, classes)
-    assert float(model.learnt["penalty"]) == pytest.approx(float(ridge.alpha_))
+    assert float(model.arrays["penalty"]) == pytest.approx(float(ridge.alpha_))
     found = model(as_batch(new, classes)).detach().numpy()
     wanted = ridge.decision_function(asked)
     factor = (found * wanted).sum() / (wanted * wanted).sum()
@@ -141,7 +141,7 @@ def test_numbers_are_boosted_one_by_one():
     model = undamped.lab.baselines.SummaryBoosting(TaskShape(1, 2, answer="number"), rounds=5)
     torch.manual_seed(1)
     x = torch.from_numpy(series).float().permute(2, 0, 1)
-    model.learn([Batch(x, torch.from_numpy(wanted))])
+    model.fit_closed_form([Batch(x, torch.from_numpy(wanted))])
     table = np.stack([summary(one, np.ones(one.shape, dtype=bool)) for one in series.astype("f")])
     for number in range(2):
         trees = GradientBoostingRegressor(
@@ -178,7 +178,7 @@ def test_the_nearest_series_answers_whatever_its_length():
     batch = as_batch(series, which)._replace(lengths=lengths)
     torch.manual_seed(0)
     model = undamped.lab.baselines.NearestDTW(TaskShape(2, 2), warping=1.0)
-    model.learn([batch])
+    model.fit_closed_form([batch])
     model.refit([])
     asked, _ = waves(5, 2, steps=13)
     own = [one[:, :n].T for one, n in zip(series, lengths.tolist(), strict=True)]
@@ -212,7 +212,7 @@ def test_a_run_of_a_rival_is_a_run_like_any_other(name, tmp_path):
     assert again.settings["result"]["test"] == result["test"]
     if name == "guess":
         return
-    with pytest.raises(OptionError, match="one sample after the other"):
+    with pytest.raises(OptionError, match="cannot follow a stream"):
         SampleStream(model, task.preparation)
 
 
@@ -268,7 +268,7 @@ def test_unequal_lengths_are_refused_before_anything_is_written(name, tmp_path):
 def test_another_length_than_that_learnt_from_is_refused():
     series, classes = waves(10)
     model = learnt("minirocket", series, classes, kernels=84)
-    with pytest.raises(DataError, match="one of 30 steps after learning from 40"):
+    with pytest.raises(DataError, match="one of 30 steps after a fit to 40"):
         model(as_batch(series[:, :, :30], classes))
 
 
@@ -276,8 +276,8 @@ def test_gaps_are_refused_by_whom_they_trouble_and_used_by_whom_they_do_not():
     series, classes = waves(12)
     series[3, 0, 5:9] = np.nan
     model = undamped.lab.baselines.MiniROCKET(TaskShape(1, 2))
-    with pytest.raises(DataError, match="without gaps"):
-        model.learn([as_batch(series, classes)])
+    with pytest.raises(DataError, match="cannot use series with missing values"):
+        model.fit_closed_form([as_batch(series, classes)])
     said = learnt("boosting", series, classes, rounds=2)(as_batch(series, classes))
     assert torch.isfinite(said).all()
     with pytest.raises(OptionError, match="cannot use masks of missing inputs"):
@@ -322,23 +322,23 @@ def test_a_class_that_no_training_series_has():
     for name in ("boosting", "dtw", "minirocket"):
         torch.manual_seed(0)
         model = undamped.build(name, shape=TaskShape(1, 3), **SMALL.get(name, {}))
-        model.learn([as_batch(series, classes)])
+        model.fit_closed_form([as_batch(series, classes)])
         assert model(as_batch(series, classes)).argmax(1).max() < 2
     alone = undamped.lab.baselines.SummaryBoosting(TaskShape(1, 3))
-    alone.learn([as_batch(series, np.ones_like(classes))])
+    alone.fit_closed_form([as_batch(series, np.ones_like(classes))])
     assert (alone(as_batch(series, classes)).argmax(1) == 1).all()
 
 
 def test_a_guess_is_the_shares_or_the_mean():
     classes = np.array([0, 0, 1, 0, -1])
-    model = undamped.lab.baselines.Guess(TaskShape(1, 3))
-    model.learn([as_batch(waves(5)[0], classes)])
+    model = undamped.lab.baselines.NaiveBaseline(TaskShape(1, 3))
+    model.fit_closed_form([as_batch(waves(5)[0], classes)])
     wanted = torch.tensor([4.0, 2.0, 1.0]) / 7
     torch.testing.assert_close(model(torch.zeros(4, 1, 1)).exp(), wanted.unsqueeze(0))
-    number = undamped.lab.baselines.Guess(TaskShape(1, 1, answer="number", readout="every"))
+    number = undamped.lab.baselines.NaiveBaseline(TaskShape(1, 1, answer="number", readout="every"))
     x = torch.zeros(4, 2, 1)
     targets = torch.tensor([[1.0, 2.0], [3.0, torch.nan], [1.0, 2.0], [3.0, torch.nan]])
-    number.learn([Batch(x, targets)])
+    number.fit_closed_form([Batch(x, targets)])
     torch.testing.assert_close(number(x), torch.full((4, 2, 1), 2.0))
     number.refit([Batch(x, targets + 3)])
     torch.testing.assert_close(number.step(x[0])[0], torch.full((2, 1), 3.5))

@@ -21,7 +21,7 @@ from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training import Run, fit
 from undamped.lab.training.backtest import backtest
-from undamped.lab.training.portfolio import at_once_members, networks
+from undamped.lab.training.portfolio import closed_form_candidates, networks
 from undamped.lab.training.prediction import bounds_around, predict_series, values_ahead
 
 RIVALS = ("seasonal-naive", "ridge-lags", "combination", "ets")
@@ -281,8 +281,8 @@ def test_ridge_on_lags_is_ridge_on_lags():
         torch.from_numpy(windows[:, 10:, 1]).float(),
     )
     model = undamped.lab.baselines.RidgeOnLags(shape_of(2, (1,), season=1), lags=3)
-    model.learn([batch])
-    (penalty,) = model.learnt["penalty"].tolist()
+    model.fit_closed_form([batch])
+    (penalty,) = model.arrays["penalty"].tolist()
     inputs, truth = batch.inputs.double().numpy(), batch.targets.double().numpy()
     last = inputs[-1]
     lags = [(inputs[-k] - last) for k in (3, 2)]
@@ -311,7 +311,7 @@ def test_a_combination_is_the_mean_of_its_members():
         undamped.lab.baselines.Combination,
     ):
         model = kind(shape).double()
-        model.learn(part)
+        model.fit_closed_form(part)
         model.refit(part)
         said.append(model(part[0]).detach().numpy())
     assert said[2] == pytest.approx((said[0] + said[1]) / 2)
@@ -322,8 +322,11 @@ def test_a_combination_is_the_mean_of_its_members():
     ("names", "why"),
     [
         (("ridge-lags",), "two or more"),
-        (("ridge-lags", "ridge-lags"), "each once"),
-        (("ridge-lags", "ets"), "a window of the past, got ets. Choose of ridge-lags, seasonal"),
+        (("ridge-lags", "ridge-lags"), "two or more different forecasters"),
+        (
+            ("ridge-lags", "ets"),
+            "a window of the past only, got ets. Choose from ridge-lags, seasonal",
+        ),
         (("ridge-lags", "lstm"), "got lstm"),
     ],
 )
@@ -340,7 +343,7 @@ def test_ets_is_that_of_statsforecast(form):
     unit = (float(values.mean()), float(values.std()))
     model = undamped.lab.baselines.ETS(shape_of(horizon=6, season=12, unit=unit), form=form)
     inputs = torch.from_numpy((values - unit[0]) / unit[1]).view(-1, 1, 1)
-    model.learn([Batch(inputs, torch.zeros(1, 6))])
+    model.fit_closed_form([Batch(inputs, torch.zeros(1, 6))])
     said = model.double()(Batch(inputs)).detach().numpy()[0] * unit[1] + unit[0]
     theirs = AutoETS(season_length=12, model=form).fit(values).predict(6)["mean"]
     assert said == pytest.approx(theirs, rel=1e-3)
@@ -349,7 +352,7 @@ def test_ets_is_that_of_statsforecast(form):
 
 @pytest.mark.parametrize(
     ("form", "season", "why"),
-    [("AAX", 12, "three letters"), ("AA", 12, "three letters"), ("ZZA", 1, "none was found")],
+    [("AAX", 12, "three letters"), ("AA", 12, "three letters"), ("ZZA", 1, "the data have none")],
 )
 def test_a_form_that_ets_does_not_have_is_one_sentence(form, season, why):
     with pytest.raises(OptionError, match=why):
@@ -374,7 +377,7 @@ def test_a_run_of_a_plain_forecaster_is_a_run_like_any_other(name, tmp_path):
     assert np.abs(said / (100 * np.exp(0.01 * 103)) - 1).max() < 0.4
     plain = fit(name, task_of(values, stride=3, standardise=False), out=tmp_path, progress=False)
     assert plain.result["test"]["rmse"] < 40
-    with pytest.raises(OptionError, match="a forecast of values to come"):
+    with pytest.raises(OptionError, match="can only forecast one value per step"):
         undamped.build(name, shape=TaskShape(1, 3, answer="number"))
 
 
@@ -392,9 +395,9 @@ def test_bands_come_from_before_validation_data_was_learnt(tmp_path, monkeypatch
 @pytest.fixture
 def small(monkeypatch):
     """Leave a few members in the race, so that tests are short."""
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "boosting"))
-    monkeypatch.setattr(at_once_members, "FORECASTERS", ("seasonal-naive", "ridge-lags"))
-    monkeypatch.setattr(networks, "_MEMBERS", ("gru",))
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "boosting"))
+    monkeypatch.setattr(closed_form_candidates, "FORECASTERS", ("seasonal-naive", "ridge-lags"))
+    monkeypatch.setattr(networks, "_CANDIDATES", ("gru",))
 
 
 @pytest.mark.slow
@@ -433,12 +436,12 @@ def test_a_backtest_knows_nothing_later():
         )
         for one in (values, changed)
     ]
-    naive, ridge = (one.ahead for one in found[0].models)
+    naive, ridge = (one.forecasts for one in found[0].models)
     origins = naive.origins[:, 1]
     assert origins.min() == 72 and origins.max() == 116 and len(np.unique(origins)) == len(origins)
     wanted = np.stack([values[o - 12 : o - 8] for o in origins])
     truth = np.stack([values[o : o + 4] for o in origins])
-    assert naive.said[..., 0] == pytest.approx(wanted, rel=1e-5)
+    assert naive.values[..., 0] == pytest.approx(wanted, rel=1e-5)
     assert naive.truth[..., 0] == pytest.approx(truth, rel=1e-5)
     assert naive.scores()["mae"] == pytest.approx(np.abs(wanted - truth).mean(), rel=1e-5)
     assert naive.scores(slice(0, 1))["mae"] == pytest.approx(np.abs(wanted - truth)[:, 0].mean())
@@ -446,8 +449,12 @@ def test_a_backtest_knows_nothing_later():
     assert naive.scores()["mase"] == pytest.approx(naive.scores()["mae"] / scale, rel=0.15)
     early = origins <= 94  # the first fold learns from the first 72
     for first, second in zip(found[0].models, found[1].models, strict=True):
-        assert first.ahead.said[early] == pytest.approx(second.ahead.said[early], rel=1e-4)
-        assert first.ahead.bounds[early] == pytest.approx(second.ahead.bounds[early], rel=1e-4)
+        assert first.forecasts.values[early] == pytest.approx(
+            second.forecasts.values[early], rel=1e-4
+        )
+        assert first.forecasts.bounds[early] == pytest.approx(
+            second.forecasts.bounds[early], rel=1e-4
+        )
     assert ridge.scores()["mae"] < naive.scores()["mae"]
 
 
@@ -548,8 +555,8 @@ def test_without_statsforecast_ets_is_one_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(packages, "_is_installed", lambda package: package != "statsforecast")
     with pytest.raises(MissingPackageError, match=r"needs statsforecast.*pip install"):
         fit("ets", task_of(months()), out=tmp_path, progress=False)
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess",))
-    monkeypatch.setattr(networks, "_MEMBERS", ())
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess",))
+    monkeypatch.setattr(networks, "_CANDIDATES", ())
     run = fit("auto", task_of(months(), stride=4), out=tmp_path, progress=False)
     why = {one["model"]: one.get("why_not", "") for one in run.settings["tried"]}
     assert "needs statsforecast" in why["ets"] and not why["ridge-lags"]
@@ -649,7 +656,7 @@ def test_groups_are_split_as_they_were_and_numbers_have_no_classes():
 )
 @pytest.mark.parametrize("missing", [False, True])
 def test_the_race_answers_whatever_is_short(length, horizon, lost, missing, tmp_path, monkeypatch):
-    monkeypatch.setattr(networks, "_MEMBERS", ())
+    monkeypatch.setattr(networks, "_CANDIDATES", ())
     values = months(length)
     if missing:
         values[[2, 5]] = np.nan
@@ -676,11 +683,11 @@ def test_what_cannot_learn_from_everything_leaves_its_place_to_the_next(
 
 
 def test_where_nothing_answers_the_sentence_ends_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("minirocket",))
-    monkeypatch.setattr(at_once_members, "FORECASTERS", ())
-    monkeypatch.setattr(networks, "_MEMBERS", ())
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("minirocket",))
+    monkeypatch.setattr(closed_form_candidates, "FORECASTERS", ())
+    monkeypatch.setattr(networks, "_CANDIDATES", ())
     task = task_of(months(60), window=4, season=1)
-    with pytest.raises(OptionError, match=r"none: .*[^.]\. Name a model"):
+    with pytest.raises(OptionError, match=r"can be used: .*[^.]\. Name a model"):
         fit("auto", task, out=tmp_path, progress=False)
 
 
@@ -700,11 +707,11 @@ def test_ets_fits_what_it_is_asked_twice_once(monkeypatch):
     from undamped.lab.baselines import ets
 
     fits = []
-    once = ets._fitted
-    monkeypatch.setattr(ets, "_fitted", lambda *given: fits.append(1) or once(*given))
+    once = ets._fit
+    monkeypatch.setattr(ets, "_fit", lambda *args: fits.append(1) or once(*args))
     model = undamped.lab.baselines.ETS(shape_of(horizon=6, season=1))
     batch = Batch(torch.randn(20, 2, 1), torch.zeros(2, 6))
-    model.learn([batch])
+    model.fit_closed_form([batch])
     first, again = model(batch), model(batch)
     assert torch.equal(first, again) and len(fits) == 3
 
@@ -754,8 +761,8 @@ def test_the_next_steps_after_a_race_are_its_best_models(tmp_path, monkeypatch):
     from lab.baselines.test_baselines import waves
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "bank", "minirocket"))
-    monkeypatch.setattr(networks, "_MEMBERS", ())
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "bank", "minirocket"))
+    monkeypatch.setattr(networks, "_CANDIDATES", ())
     series, classes = waves(40)
     np.savez("w.npz", x=np.stack(series).transpose(0, 2, 1), y=np.array(classes))
     run = fit("auto", "recordings", task_options={"file": "w.npz"}, progress=False)

@@ -7,7 +7,7 @@ import torch
 import undamped
 from undamped._base.contract import Batch, Clock, TaskShape
 from undamped._base.errors import OptionError
-from undamped.lab.baselines.bank.oscillators import DAMPINGS
+from undamped.lab.baselines.bank.oscillators import DAMPING_RATIOS
 from undamped.lab.baselines.ridge import PENALTIES, fit_ridge
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
@@ -19,9 +19,9 @@ def make(channels=2, outputs=3, oscillators=12, thresholds=2, **shape):
     model = undamped.lab.baselines.OscillatorBank(
         TaskShape(channels, outputs, **shape), oscillators=oscillators, thresholds=thresholds
     ).double()
-    model.listeners.thresholds.normal_()
-    model.listeners.centre.normal_()
-    model.listeners.scale.uniform_(0.5, 2.0)
+    model.dynamics.thresholds.normal_()
+    model.dynamics.centre.normal_()
+    model.dynamics.scale.uniform_(0.5, 2.0)
     torch.nn.init.normal_(model.readout.weight)
     return model
 
@@ -37,7 +37,7 @@ def longest_stretch(over):
 
 def oracle(model, x, gaps, seen):
     """The equation, sample by sample, for one sequence; what is not seen drives nothing."""
-    bank = model.listeners
+    bank = model.dynamics
     drivers, centre = bank.drivers.numpy(), bank.centre.numpy()
     scale, levels = bank.scale.numpy(), bank.thresholds.numpy()
     gamma, omega, phase = (rate.numpy() for rate in bank.rates())
@@ -110,7 +110,7 @@ def test_what_shares_a_batch_and_what_pads_it_changes_nothing():
 def test_gradients_reach_the_inputs():
     model = make(oscillators=5)
     x = torch.randn(6, 2, 2).double().requires_grad_()
-    model.listeners.thresholds.fill_(1e9)  # a share has no slope and no jump there
+    model.dynamics.thresholds.fill_(1e9)  # a share has no slope and no jump there
     assert torch.autograd.gradcheck(lambda x: model(Batch(x)), x)
 
 
@@ -129,9 +129,11 @@ def test_samples_left_out_are_answered_by_a_regression_that_never_saw_them(sampl
     torch.testing.assert_close(x @ solved.weight.T + solved.bias, plain(x, y, 0.7)(x))
     for i in range(samples):
         others = torch.arange(samples) != i
-        torch.testing.assert_close(solved.left_out[i], plain(x[others], y[others], 0.7)(x[i]))
+        torch.testing.assert_close(
+            solved.loo_predictions[i], plain(x[others], y[others], 0.7)(x[i])
+        )
     chosen = fit_ridge(x, y)
-    errors = [(fit_ridge(x, y, float(p)).left_out - y).square().mean() for p in PENALTIES]
+    errors = [(fit_ridge(x, y, float(p)).loo_predictions - y).square().mean() for p in PENALTIES]
     assert chosen.penalty == float(PENALTIES[int(torch.stack(errors).argmin())])
 
 
@@ -147,7 +149,9 @@ def test_samples_that_count_twice_are_as_good_as_two(samples, features):
     for i in range(samples):
         others = torch.arange(samples) != i
         without = fit_ridge(x[others], y[others], 0.7, weights=weights[others])
-        torch.testing.assert_close(solved.left_out[i], x[i] @ without.weight.T + without.bias)
+        torch.testing.assert_close(
+            solved.loo_predictions[i], x[i] @ without.weight.T + without.bias
+        )
 
 
 def test_what_was_not_measured_is_not_learnt_from():
@@ -162,14 +166,14 @@ def test_what_was_not_measured_is_not_learnt_from():
         seen = observed & (torch.arange(20).view(-1, 1, 1) < lengths.view(1, -1, 1))
         batch = Batch(torch.where(seen, x, rubbish), targets, lengths, times, observed)
         torch.manual_seed(1)
-        model.learn([batch])
+        model.fit_closed_form([batch])
         model.refit([])
         learnt.append(model.state_dict())
     for name, tensor in learnt[0].items():
         assert torch.equal(tensor, learnt[1][name]) and torch.equal(tensor, learnt[2][name]), name
     known = x[:, :, 0][seen[:, :, 0]]
-    torch.testing.assert_close(learnt[0]["listeners.centre"][0], known.mean())
-    torch.testing.assert_close(learnt[0]["listeners.scale"][0], known.std(correction=0))
+    torch.testing.assert_close(learnt[0]["dynamics.centre"][0], known.mean())
+    torch.testing.assert_close(learnt[0]["dynamics.scale"][0], known.std(correction=0))
 
 
 def waves(count, steps=60):
@@ -218,14 +222,14 @@ def test_numbers_and_values_to_come():
 def test_dampings_and_drivers_are_drawn_as_said():
     torch.manual_seed(0)
     model = undamped.lab.baselines.OscillatorBank(TaskShape(4, 2), oscillators=400)
-    shares = set(model.listeners.damping_share.tolist())
-    assert shares == set(DAMPINGS)
-    used = (model.listeners.drivers != 0).sum(1)
+    shares = set(model.dynamics.damping_ratio.tolist())
+    assert shares == set(DAMPING_RATIOS)
+    used = (model.dynamics.drivers != 0).sum(1)
     assert used.min() == 1 and 1 < used.max() <= 3
 
 
 def test_answers_at_every_step_are_refused():
-    with pytest.raises(OptionError, match="one answer for a sequence"):
+    with pytest.raises(OptionError, match="one prediction per sequence"):
         undamped.lab.baselines.OscillatorBank(TaskShape(2, 2, readout="every"))
 
 
@@ -238,7 +242,7 @@ def test_any_recurrent_network_can_be_the_bank(dynamics):
     x = torch.randn(140, 4, 2).double()
     x[30, 0, 1] = torch.nan
     lengths = torch.tensor([140, 64, 65, 3])
-    model.learn([Batch(x, torch.arange(4) % 2, lengths)])
+    model.fit_closed_form([Batch(x, torch.arange(4) % 2, lengths)])
     together = model(Batch(x, lengths=lengths))
     for number, length in enumerate(lengths.tolist()):
         one = x[:length, number : number + 1]
@@ -253,14 +257,14 @@ def test_any_recurrent_network_can_be_the_bank(dynamics):
     for sample in whole:
         said, streamed = model.step(sample, streamed)
     torch.testing.assert_close(said, answer[3:])
-    assert not any(p.requires_grad for p in model.listeners.parameters())
+    assert not any(p.requires_grad for p in model.dynamics.parameters())
 
 
 def test_what_cannot_be_the_bank_is_refused():
     with pytest.raises(OptionError, match="recurrent network"):
         undamped.lab.baselines.OscillatorBank(TaskShape(2, 2), dynamics="boosting")
     timed = TaskShape(2, 2, needs=frozenset({"times"}), clock=Clock(0.5, 40.0))
-    with pytest.raises(OptionError, match="times of their own"):
+    with pytest.raises(OptionError, match="irregularly sampled"):
         undamped.lab.baselines.OscillatorBank(timed, dynamics="lstm")
 
 
@@ -271,8 +275,36 @@ def test_a_feature_that_never_varied_is_not_believed_when_it_does():
     model = undamped.lab.baselines.OscillatorBank(
         TaskShape(1, 1, answer="number"), oscillators=30
     ).double()
-    model.learn([Batch(quiet, quiet.mean(0))])
+    model.fit_closed_form([Batch(quiet, quiet.mean(0))])
     model.refit([])
     loud = quiet.clone()
     loud[10] = 3.3
     assert (model(Batch(loud)) - loud.mean(0)).abs().max() < 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "former"),
+    [
+        ("bank", {"dynamics.damping_ratio": "listeners.damping_share", "dynamics.": "listeners."}),
+        ("combination", {"arrays.": "learnt.", "forecasters.": "members."}),
+    ],
+)
+def test_weights_of_earlier_versions_are_loaded(name, former):
+    model_class = undamped._base.registry.models[name]
+    shape = TaskShape(2, 3) if name == "bank" else model_class.example_shape()
+    torch.manual_seed(0)
+    model = model_class(shape)
+    state = model.state_dict()
+    if name == "combination":
+        state["forecasters.1.arrays.weight"] = torch.ones(2, 3)
+    renamed = {}
+    for key, tensor in state.items():
+        for new, old in former.items():
+            key = key.replace(new, old)
+        renamed[key] = tensor
+    assert set(renamed) != set(state)
+    torch.manual_seed(1)
+    loaded = model_class(shape)
+    loaded.load_state_dict(renamed)
+    for key, tensor in loaded.state_dict().items():
+        torch.testing.assert_close(tensor, state[key], rtol=0, atol=0, equal_nan=True)

@@ -199,4 +199,4 @@ def test_numbers_have_no_labels_to_look_at(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     suspicious().assign(code=lambda rows: rows["code"] + 0.5).to_csv("a.csv", index=False)
     code, _, err = check(monkeypatch, capsys, "a.csv", "target=code", "id=walk", "--labels")
-    assert code == 2 and "expected recordings with one label each, got numbers" in err
+    assert code == 2 and "needs recordings with one label each, got numbers" in err

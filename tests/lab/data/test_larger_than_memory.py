@@ -151,8 +151,8 @@ def test_another_process_is_sent_the_place_and_not_the_numbers(tmp_path):
 def test_batches_made_ahead_are_those_made_when_asked_for(tmp_path):
     np.save(tmp_path / "a.npy", np.random.default_rng(0).normal(size=(2, 300, 1)).astype("f4"))
     task = SeriesTask(read_recordings(tmp_path / "a.npy"), horizon=2, window=5)
-    for shard in ((0, 1), (1, 2)):
-        prefetched, plain = (batches(task, 8, 3, shard, workers) for workers in (3, 0))
+    for rank, world_size in ((0, 1), (1, 2)):
+        prefetched, plain = (batches(task, 8, 3, rank, world_size, workers) for workers in (3, 0))
         for _ in range(12):
             first, second = next(prefetched), next(plain)
             assert (first.inputs == second.inputs).all() and (first.targets == second.targets).all()

@@ -21,7 +21,7 @@ import undamped
 from undamped import SequenceClassifier, SequenceForecaster, SequenceRegressor
 from undamped._base.errors import DataError, OptionError, UndampedError, UnknownNameError
 from undamped.lab.estimators.inputs import collect
-from undamped.lab.training.portfolio import at_once_members, networks
+from undamped.lab.training.portfolio import closed_form_candidates, networks
 
 TINY = {"model": "unicornn", "hidden_size": 6, "num_layers": 1, "steps": 4, "random_state": 0}
 
@@ -551,7 +551,7 @@ def test_short_series_are_forecast_without_validation():
     assert fitted.predict().shape == (3,)
     raced = SequenceForecaster(3).fit([1.0, 3.0, 2.0, 4.0, 5.0])
     assert raced.predict() == pytest.approx([5.0, 5.0, 5.0]) and not raced.tried_
-    with pytest.raises(DataError, match="quantiles need a validation part"):
+    with pytest.raises(DataError, match="quantiles need a validation split"):
         raced.predict(quantiles=(0.1, 0.9))
     with pytest.raises(OptionError, match="must be > 0 to compare"):
         SequenceForecaster(3, validation_fraction=0).fit(np.arange(60.0))
@@ -566,9 +566,9 @@ def year(count=96, seed=0):
 @pytest.fixture
 def plain_race(monkeypatch):
     """Leave plain forecasters in the race, so that tests are short."""
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess",))
-    monkeypatch.setattr(at_once_members, "FORECASTERS", ("seasonal-naive", "ridge-lags"))
-    monkeypatch.setattr(networks, "_MEMBERS", ())
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess",))
+    monkeypatch.setattr(closed_form_candidates, "FORECASTERS", ("seasonal-naive", "ridge-lags"))
+    monkeypatch.setattr(networks, "_CANDIDATES", ())
 
 
 def test_forecasters_race_unless_one_is_named(plain_race):

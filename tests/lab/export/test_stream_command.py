@@ -254,7 +254,7 @@ def test_times_are_read_as_numbers_or_dates():
 
 
 def test_a_stream_without_samples():
-    with pytest.raises(UndampedError, match="at least one sample"):
+    with pytest.raises(UndampedError, match="before its first sample"):
         LiveModel(live()).answer()
     subject = Subject(SequenceModel("gru", 3, 2, hidden_size=4, bidirectional=True))
     with pytest.raises(OptionError, match="bidirectional"):

@@ -11,7 +11,7 @@ from lab.export.test_stream_command import invoke, live
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import DataError, ShapeError, UndampedError
 from undamped._base.registry import models
-from undamped.lab.baselines.bank.early import PRIOR, WHOLE
+from undamped.lab.baselines.bank.early import FULL, PRIOR
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.estimators import SequenceClassifier, SequenceRegressor
 from undamped.lab.export import Subject
@@ -77,8 +77,8 @@ def test_early_readouts_follow_the_typical_length(classifier):
     assert early.counts.tolist() == [8, 16, 32, 64, 128]
     assert early.mixture(7) == [(PRIOR, 1.0)] and early.mixture(8) == [(0, 1.0)]
     assert early.mixture(12) == [(0, 0.5), (1, 0.5)]
-    assert early.mixture(96) == [(3, 0.5), (WHOLE, 0.5)]
-    assert early.mixture(128) == early.mixture(10**6) == [(WHOLE, 1.0)]
+    assert early.mixture(96) == [(3, 0.5), (FULL, 0.5)]
+    assert early.mixture(128) == early.mixture(10**6) == [(FULL, 1.0)]
     series, classes = bumps(60, 2)
     cut = [one[: 128 if at % 3 else 40, None] for at, one in enumerate(series)]
     unequal = SequenceClassifier("bank", model_options={"oscillators": 20}, random_state=0)
@@ -100,14 +100,15 @@ def test_numbers_begin_with_their_mean():
 
 def test_features_on_the_way_change_nothing_at_the_end():
     torch.manual_seed(0)
-    bank = undamped.lab.baselines.OscillatorBank(TaskShape(2, 3), oscillators=40).listeners
+    bank = undamped.lab.baselines.OscillatorBank(TaskShape(2, 3), oscillators=40).dynamics
     bank.thresholds.normal_()
     x, lengths = torch.randn(150, 4, 2), torch.tensor([150, 70, 64, 3])
     snapshots = dict.fromkeys((1, 64, 70, 100))
-    plain, cut = bank.run(x, lengths=lengths), bank.run(x, lengths=lengths, snapshots=snapshots)
+    batch = Batch(x, lengths=lengths)
+    plain, cut = bank.run(batch), bank.run(batch, snapshots=snapshots)
     assert all(torch.equal(a, b) for a, b in zip(plain.pools, cut.pools, strict=True))
     for count, pools in snapshots.items():
-        alone = bank.run(x[:count], lengths=lengths.clamp_max(count)).pools
+        alone = bank.run(Batch(x[:count], lengths=lengths.clamp_max(count))).pools
         assert all(torch.equal(a, b) for a, b in zip(pools, alone, strict=True))
 
 
@@ -142,7 +143,7 @@ def test_the_compiled_stream_of_a_bank_is_its_step(timestamps, missing):
     shape = TaskShape(2, 3, needs=prepared.needs)
     model = undamped.lab.baselines.OscillatorBank(shape, oscillators=30).double()
     x, targets = torch.randn(40, 30, 2).double(), torch.arange(30) % 3
-    model.learn([Batch(x + targets.view(1, -1, 1) / 3, targets)])
+    model.fit_closed_form([Batch(x + targets.view(1, -1, 1) / 3, targets)])
     model.refit([])
     assert model.early.fitted
     random = np.random.default_rng(0)

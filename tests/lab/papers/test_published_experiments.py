@@ -44,10 +44,10 @@ def test_archive_sets_beside_the_nearest_neighbour(data):
 
 def test_all_sets_by_all_models_without_doing_anything_twice(data, monkeypatch):
     from undamped.lab.papers import archive as whole
-    from undamped.lab.training.portfolio import at_once_members, networks
+    from undamped.lab.training.portfolio import closed_form_candidates, networks
 
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess",))
-    monkeypatch.setattr(networks, "_MEMBERS", ())
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess",))
+    monkeypatch.setattr(networks, "_CANDIDATES", ())
     fractions = []
     options = {
         "sets": ("GunPoint", "JapaneseVowels"),
@@ -84,7 +84,7 @@ def test_all_sets_by_all_models_without_doing_anything_twice(data, monkeypatch):
 def test_one_training_that_fails_does_not_take_the_others_with_it(data, monkeypatch, experiment):
     def fit_once(model, *words, **options):
         if model == "unicornn":
-            raise NonFiniteError("step 7: expected finite gradients, got inf")
+            raise NonFiniteError("The norm of the gradient at step 7 is inf.")
         return fit(model, *words, out=options["out"], task_options=options["task_options"])
 
     monkeypatch.setattr("undamped.lab.papers.runs.fit_once", fit_once)
@@ -93,7 +93,7 @@ def test_one_training_that_fails_does_not_take_the_others_with_it(data, monkeypa
     run = experiments[experiment]
     result = run(sets=("GunPoint",), models=models, out=str(data / "runs"), **only)
     text = json.dumps(result.to_dict())
-    assert "got inf" in text and "| – |" in result.markdown()
+    assert "at step 7 is inf" in text and "| – |" in result.markdown()
     assert set(result.figures()) == {experiment}
 
 

@@ -60,7 +60,7 @@ def test_models_find_more_of_what_is_rare(name, tmp_path):
 
 
 def test_what_cannot_weigh_says_so():
-    with pytest.raises(OptionError, match="A neighbour has no weight"):
+    with pytest.raises(OptionError, match="cannot use class weights"):
         model_for(task_of(*rare(), weights="balanced").task_shape, "dtw", {})
     series, _ = waves(20)
     with pytest.raises(OptionError, match="needs classes, but the targets are numbers"):

@@ -11,19 +11,26 @@ import undamped
 from lab.baselines.test_baselines import task_of, waves
 from undamped.__main__ import main
 from undamped._base.errors import OptionError
-from undamped.lab.baselines.guess import Guess
+from undamped.lab.baselines.naive import NaiveBaseline
 from undamped.lab.training import Run, TrainOptions, fit
-from undamped.lab.training.portfolio import at_once_members, networks
-from undamped.lab.training.portfolio.at_once_members import try_at_once
-from undamped.lab.training.portfolio.attempt import Attempt, Clock, better, in_short, standard_error
-from undamped.lab.training.portfolio.fit_best import _why_no_networks, chosen
+from undamped.lab.training.portfolio import closed_form_candidates, networks
+from undamped.lab.training.portfolio.attempt import (
+    Attempt,
+    Clock,
+    Selection,
+    in_short,
+    is_better,
+    standard_error,
+)
+from undamped.lab.training.portfolio.closed_form_candidates import try_closed_form
+from undamped.lab.training.portfolio.fit_best import _why_no_networks, select
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Leave a few members in the race, so that tests are short."""
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "boosting"))
-    monkeypatch.setattr(networks, "_MEMBERS", ("gru", "no-such-network"))
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "boosting"))
+    monkeypatch.setattr(networks, "_CANDIDATES", ("gru", "no-such-network"))
 
 
 def noise(count=40):
@@ -97,28 +104,28 @@ def test_a_second_is_enough_for_a_guess(tmp_path):
 
 
 def test_a_member_that_would_take_too_long_is_not_begun(monkeypatch):
-    monkeypatch.setattr(at_once_members, "_price", lambda *args: 100.0)
+    monkeypatch.setattr(closed_form_candidates, "_cost", lambda *args: 100.0)
     task = task_of(*noise())
-    found = try_at_once("boosting", task, {}, 0, Clock(60.0, {}))
+    found = try_closed_form("boosting", Selection(task, {}, 0), Clock(60.0, {}))
     assert found.why_not == "it would have taken about 400 s." and not found.usable
-    monkeypatch.setattr(at_once_members, "_price", lambda *args: 6.0)
-    assert try_at_once("boosting", task, {}, 0, Clock(60.0, {})).draws == 2
+    monkeypatch.setattr(closed_form_candidates, "_cost", lambda *args: 6.0)
+    assert try_closed_form("boosting", Selection(task, {}, 0), Clock(60.0, {})).draws == 2
 
 
 def test_the_last_fit_of_the_best_so_far_is_kept_in_reserve(monkeypatch):
     """Members find less time the more it takes to fit the one that leads."""
     limits = []
 
-    def attempt(name, task, train, seed, clock):
+    def attempt(name, selection, clock):
         limits.append(clock.limit)
         score = {"guess": 0.5, "bank": 0.9, "boosting": 0.8}[name]
         return Attempt(name, score, 1.0, score, 2, ((score, 1.0),) * 2, seconds=4.0)
 
     module = importlib.import_module("undamped.lab.training.portfolio.fit_best")
-    monkeypatch.setattr(module, "try_at_once", attempt)
-    monkeypatch.setattr(module, "try_networks", lambda *given: [])
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "bank", "boosting"))
-    module.race(task_of(*noise()), {}, 0, Clock(60.0, {}), lambda attempt: None)
+    monkeypatch.setattr(closed_form_candidates, "try_closed_form", attempt)
+    monkeypatch.setattr(networks, "try_networks", lambda *args: [])
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "bank", "boosting"))
+    module.compare(Selection(task_of(*noise()), {}, 0), Clock(60.0, {}))
     assert limits == [60.0, 54.0, 54.0]
 
 
@@ -132,14 +139,14 @@ def test_what_a_member_always_costs_does_not_count_for_every_series(monkeypatch)
         looks.append(count)
         now[0] += 1.0 + 0.01 * count
 
-    monkeypatch.setattr(at_once_members.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(Guess, "learn", learn)
+    monkeypatch.setattr(closed_form_candidates.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(NaiveBaseline, "fit_closed_form", learn)
     task = task_of(*waves(2000, steps=9))
     options = TrainOptions(batch_size=64)
-    price = at_once_members._price("guess", task, {}, options, 0, Clock(100.0, {}, 0.0))
+    price = closed_form_candidates._cost("guess", task, {}, options, 0, Clock(100.0, {}, 0.0))
     assert looks == [16, 16, 64, 256, 1024] and price == pytest.approx(15.4, rel=0.01)
     looks.clear()
-    at_once_members._price("guess", task, {}, options, 0, Clock(10.0, {}, now[0]))
+    closed_form_candidates._cost("guess", task, {}, options, 0, Clock(10.0, {}, now[0]))
     assert looks == [16, 16]  # four times as many would not fit
 
 
@@ -147,7 +154,7 @@ def test_attempts_are_compared_on_the_draws_that_both_have_seen():
     task = task_of(*waves(20))
     lucky = Attempt("a", 1.0, 0.1, 1.0, 2, ((1.0, 0.1), (1.0, 0.1)))
     thorough = Attempt("b", 0.9, 0.2, 1.0, 3, ((1.0, 0.0), (1.0, 0.1), (0.7, 0.5)))
-    assert better(thorough, lucky, task) and not better(lucky, thorough, task)
+    assert is_better(thorough, lucky, task) and not is_better(lucky, thorough, task)
 
 
 def test_validation_data_are_drawn_anew_without_the_test_part():
@@ -177,7 +184,7 @@ def test_groups_stay_on_one_side_when_validation_data_are_drawn_anew():
 
 def test_a_handful_of_validation_series_is_not_asked_about_networks():
     task = task_of(*waves(60))
-    assert "9 validation answers" in _why_no_networks(Attempt("bank", 0.6, 0.4, 5 / 9, 5), task)
+    assert "9 validation targets" in _why_no_networks(Attempt("bank", 0.6, 0.4, 5 / 9, 5), task)
     assert "nothing can be better" in _why_no_networks(Attempt("bank", 1.0, 0.1, 1.0, 5), task)
     assert not _why_no_networks(Attempt("guess", 0.5, 0.7, 0.5, 5), task)
     assert not _why_no_networks(None, task)
@@ -188,18 +195,18 @@ def test_a_network_has_to_be_better_by_more_than_chance():
     task = task_of(*waves(60))  # nine validation series
     members = [Attempt("bank", 0.7, 0.4, 6 / 9, 5), Attempt("guess", 0.5, 0.7, 5 / 9, 1)]
     close = Attempt("gru", 8 / 9, 0.3, 8 / 9, 1, steps=5)  # two of nine are no evidence
-    winner, why = chosen([*members, close], task)
-    assert winner.model == "bank" and "drawn 5 times" in why
+    winner, why = select([*members, close], task)
+    assert winner.model == "bank" and "5 draws of validation data" in why
     clear = Attempt("gru", 1.0, 0.1, 1.0, 1, steps=5)
-    winner, why = chosen([*members, clear], task)
+    winner, why = select([*members, clear], task)
     assert winner is clear and "more than two standard errors" in why
     known_better = Attempt("bank", 0.85, 0.4, 6 / 9, 5)  # and unlucky on this part
-    assert chosen([known_better, clear], task)[0] is known_better
-    assert better(members[0], members[1], task)
-    assert not better(Attempt("a", 0.7, 0.5), members[0], task)
+    assert select([known_better, clear], task)[0] is known_better
+    assert is_better(members[0], members[1], task)
+    assert not is_better(Attempt("a", 0.7, 0.5), members[0], task)
     assert standard_error(0.5, 100, task) == pytest.approx(0.05, abs=0.001)
-    with pytest.raises(OptionError, match="none: no reason"):
-        chosen([Attempt("bank", why_not="no reason")], task)
+    with pytest.raises(OptionError, match="can be used: no reason"):
+        select([Attempt("bank", why_not="no reason")], task)
 
 
 @pytest.mark.slow
@@ -213,9 +220,9 @@ def test_estimators_race_by_default(small):
         series[:, 0], series.std((1, 2))
     )
     assert np.isfinite(numbers.predict(series[:3, 0])).all()
-    with pytest.raises(OptionError, match=r"model\.hidden_size.*while models are raced"):
+    with pytest.raises(OptionError, match=r"model\.hidden_size.*cannot be set with auto"):
         undamped.SequenceClassifier(hidden_size=3).fit(series[:, 0], labels)
-    with pytest.raises(OptionError, match="validation data, on which models are compared"):
+    with pytest.raises(OptionError, match="needs validation data to compare models on"):
         undamped.SequenceClassifier(validation_fraction=0).fit(series[:, 0], labels)
 
 
@@ -248,7 +255,7 @@ def test_a_file_without_a_model_is_raced(small, tmp_path, monkeypatch, capsys):
     code, _, err = invoke(monkeypatch, capsys, "predict", told["run"], "a.csv", "--json")
     assert not code, err
     code, _, err = invoke(monkeypatch, capsys, *words, "model.hidden_size=3")
-    assert code == 2 and "while models are raced" in err
+    assert code == 2 and "cannot be set with auto" in err
     code, out, err = invoke(
         monkeypatch, capsys, "compare", "a.csv", "auto", "guess", "target=label", "train.steps=2"
     )
@@ -279,14 +286,14 @@ def test_refusals_in_short():
 
 
 def test_members_that_refuse_say_why(tmp_path, monkeypatch):
-    monkeypatch.setattr(networks, "_MEMBERS", ())
-    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "minirocket"))
+    monkeypatch.setattr(networks, "_CANDIDATES", ())
+    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "minirocket"))
     from undamped._base import packages
 
     monkeypatch.setattr(packages, "_is_installed", lambda package: package != "aeon")
     run = fit("auto", task_of(*waves(30)), train={"steps": 1}, out=tmp_path, progress=False)
     assert "aeon" in run.settings["tried"][1]["why_not"]
-    assert isinstance(Run.open(run.path).model(), Guess)
+    assert isinstance(Run.open(run.path).model(), NaiveBaseline)
 
 
 @pytest.mark.slow

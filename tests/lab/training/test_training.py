@@ -224,7 +224,7 @@ def test_schedules():
     assert factors(warmup_steps=5)[:6] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1, 1])
     plateau = Schedule(TrainOptions(schedule="plateau", schedule_every=2))
     for better in (True, False, False, False):
-        plateau.validated(better)
+        plateau.record(better)
     assert plateau.factor(0, 0) == 0.5 and plateau.stalled == 1
     other = Schedule(TrainOptions(schedule="plateau", schedule_every=2))
     other.restore(plateau.state())
@@ -259,16 +259,16 @@ def test_budgets(tmp_path):
     assert run.result["steps"] == 8
     timed = quick(tmp_path, train={"steps": None, "seconds": 0.5, "validate_every": 1000})
     assert timed.result["seconds"] >= 0.5 and timed.result["steps"] > 1
-    with pytest.raises(OptionError, match="one of steps, epochs"):
+    with pytest.raises(OptionError, match=r"Only one of train\.steps"):
         TrainOptions(steps=3, epochs=2)
-    with pytest.raises(OptionError, match="one of steps, epochs"):
+    with pytest.raises(OptionError, match=r"Only one of train\.steps"):
         TrainOptions(seconds=3, minutes=2)
-    with pytest.raises(OptionError, match="never ends"):
+    with pytest.raises(OptionError, match="finite data set"):
         quick(tmp_path, train={"steps": None, "epochs": 1})
 
 
 def test_options_that_contradict_each_other():
-    with pytest.raises(OptionError, match="multiple of 2"):
+    with pytest.raises(OptionError, match="multiple of the 2 processes"):
         TrainOptions(batch_size=5, devices=2)
     with pytest.raises(OptionError, match=r"train\.beta1"):
         TrainOptions(momentum=0.9)
@@ -295,7 +295,7 @@ def test_truncation_of_one_window_is_no_truncation(tmp_path):
     whole = trained()
     assert torch.allclose(trained(truncate=10), whole, atol=1e-6)
     assert not torch.allclose(trained(truncate=3), whole, atol=1e-6)
-    with pytest.raises(OptionError, match="one direction"):
+    with pytest.raises(OptionError, match="unidirectional"):
         fit("gru", "characters", model_options={"hidden_size": 8, "bidirectional": True},
             task_options=task, train={"steps": 2, "truncate": 3}, out=tmp_path,
             progress=False)  # fmt: skip
@@ -311,7 +311,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     with pytest.raises(NonFiniteError) as caught:
         quick(tmp_path, "rnn", nonlinearity="relu", train={"steps": 200, "learning_rate": 1e9})
     message = str(caught.value)
-    assert message.startswith("step ") and "expected" in message and "learning_rate" in message
+    assert "at step " in message and "learning_rate" in message
     assert "network" in message or "head" in message
     run = Run.open(next(tmp_path.glob("*-rnn-1")))
     assert run.settings["status"] == "failed" and "step" in run.settings["error"]
@@ -374,7 +374,7 @@ def test_damaged_runs_are_refused_with_a_sentence(tmp_path):
     with pytest.raises(RunError, match="weights of this model"):
         run.model()
     write_text(run.path / "metrics.csv", "step,loss\n1,x\n")
-    with pytest.raises(RunError, match="table of numbers"):
+    with pytest.raises(RunError, match=r"metrics\.csv is damaged"):
         run.metrics()
     write_text(run.path / "run.json", '{"format": 99}')
     with pytest.raises(RunError, match="run format"):
@@ -382,7 +382,7 @@ def test_damaged_runs_are_refused_with_a_sentence(tmp_path):
     write_text(run.path / "run.json", "{")
     with pytest.raises(RunError, match="damaged"):
         Run.open(run.path)
-    with pytest.raises(RunError, match="no such folder"):
+    with pytest.raises(RunError, match="No such run folder"):
         Run.open(tmp_path / "nowhere")
 
 
@@ -403,7 +403,7 @@ def test_a_run_in_use_is_not_trained_twice(tmp_path):
         said = subprocess.run(
             [sys.executable, "-c", code, str(run.path)], capture_output=True, text=True, check=True
         )
-    assert "another process holds" in said.stdout
+    assert "Another process is training" in said.stdout
 
 
 def test_tensorboard_log(tmp_path):
@@ -427,7 +427,7 @@ class Counting(nn.Linear):
 
 
 def test_the_trial_batch_leaves_the_model_as_it_was(tmp_path):
-    from undamped.lab.training.fit import _run_trial_batch
+    from undamped.lab.training.plan import _run_trial_batch
 
     model = SequenceModel("gru", 2, 1, hidden_size=4)
     model.head = Counting(4, 1)

@@ -1,4 +1,4 @@
-"""Baseline models for recordings and forecasts: models of other libraries, the bank, a guess."""
+"""Baselines for recordings and forecasts: the bank, models of other libraries, naive ones."""
 
 from undamped._base.lazy import lazy_names
 from undamped._base.registry import models

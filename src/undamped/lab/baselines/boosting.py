@@ -12,36 +12,36 @@ from undamped._base.checked import checked
 from undamped._base.contract import TaskShape, Use
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.lab.baselines.ridge import row_weights
+from undamped.lab.baselines.ridge import sample_weights
 from undamped.lab.baselines.summaries import summary
-from undamped.lab.baselines.trees import NAMES, tree_arrays, tree_values
-from undamped.lab.baselines.whole_series import Collected, WholeSeriesModel
+from undamped.lab.baselines.whole_series import LabelledSeries, WholeSeriesModel
 
-_NEVER = -10.0  # the logit of a class that no training series had
+_NEVER = -10.0  # the logit of a class that no training series has
+_TREE_ARRAYS = ("roots", "feature", "threshold", "branches", "value")
 
 
 @models.register("boosting")
 class SummaryBoosting(WholeSeriesModel):
-    """Boosted trees on summaries: levels, changes, echoes, spectrum and quarters of each channel.
+    """Boosted trees on summary statistics of each channel.
 
     Equation:
-        answer = F_0 + η Σ_m tree_m(φ),  tree_m fitted to what F_{m−1} left over
+        answer = F_0 + η Σ_m tree_m(φ),  tree_m fitted to the residuals of F_{m−1}
 
     Symbols:
-        φ summaries of a series, a few dozen numbers for each channel; η the rate; F_0 the guess.
+        φ summary statistics of a series: levels, changes, autocorrelations, spectrum and quarters
+        of each channel, a few dozen numbers; η the rate; F_0 the naive prediction.
 
     Promise:
         None.
 
-    Learnt by scikit-learn; what a run keeps are the trees as arrays, and its answers do not need
-    scikit-learn any more. Lengths may differ and values may be missing; a stream cannot be
-    answered.
+    Fitted by scikit-learn. A run stores the trees as arrays, and predictions do not need
+    scikit-learn. Lengths may differ and values may be missing; streams are not supported.
 
     Args:
         shape: The shape of the task.
-        rounds: Trees for every answer.
-        rate: How much of each tree is added.
-        depth: How many questions a tree asks one after the other.
+        rounds: Trees per output.
+        rate: Learning rate, the factor of each tree.
+        depth: Depth of the trees.
 
     Example:
         >>> model = undamped.lab.baselines.SummaryBoosting(undamped.models.TaskShape(3, 2))
@@ -68,48 +68,47 @@ class SummaryBoosting(WholeSeriesModel):
         super().__init__(shape)
         self.rounds, self.rate, self.depth = rounds, rate, depth
 
-    def _learn_from(self, collected: Collected, *, choose: bool) -> None:
-        if choose:
-            self.learnt.keep(seed=torch.randint(1 << 31, ()))
-        x = _summaries(collected.series, collected.observed)
+    def _fit_series(self, data: LabelledSeries, *, select: bool) -> None:
+        if select:
+            self.arrays.store(seed=torch.randint(1 << 31, ()))
+        x = _summaries(data.series, data.observed)
         self.offset.zero_()
-        weights = row_weights(self.shape, collected.answers, collected.weights)
-        each = None if weights is None else weights.numpy()
+        weights = sample_weights(self.shape, data.targets, data.weights)
+        array = None if weights is None else weights.numpy()
         if self.shape.answer == "class":
-            ensembles = self._learn_classes(x, collected.answers.argmax(1).numpy(), each)
+            ensembles = self._fit_classes(x, data.targets.argmax(1).numpy(), array)
         else:
-            ensembles = self._learn_numbers(x, collected.answers.numpy(), each)
+            ensembles = self._fit_numbers(x, data.targets.numpy(), array)
         if not ensembles:
             return
-        trees = [tree.tree_ for one in ensembles for tree in one.estimators_.ravel()]
-        self.learnt.keep(**tree_arrays(trees, self.rate))
-        start = np.concatenate([_start(one, x[:1], self.rate) for one in ensembles])
-        self.offset[self.learnt["outputs"]] = torch.from_numpy(start).to(self.offset.dtype)
+        trees = [tree.tree_ for ensemble in ensembles for tree in ensemble.estimators_.ravel()]
+        self.arrays.store(**tree_arrays(trees, self.rate))
+        start = np.concatenate([_initial(ensemble, x[:1], self.rate) for ensemble in ensembles])
+        self.offset[self.arrays["outputs"]] = torch.from_numpy(start).to(self.offset.dtype)
 
-    def _learn_classes(
+    def _fit_classes(
         self, x: np.ndarray, classes: np.ndarray, weights: np.ndarray | None
     ) -> list[Any]:
         from sklearn.ensemble import GradientBoostingClassifier
 
-        met = np.unique(classes)
+        present = np.unique(classes)
         self.offset.fill_(_NEVER)
-        # Of two classes the second has all trees, and the first an answer of 0.
-        self.offset[torch.from_numpy(met)] = 0.0
-        if len(met) == 1:
-            self.learnt.keep(outputs=torch.zeros(0, dtype=torch.int64))
+        # Of two classes the second has all trees, and the logit of the first is 0.
+        self.offset[torch.from_numpy(present)] = 0.0
+        if len(present) == 1:
+            self.arrays.store(outputs=torch.zeros(0, dtype=torch.int64))
             return []
-        self.learnt.keep(outputs=torch.from_numpy(met if len(met) > 2 else met[1:]))
+        self.arrays.store(outputs=torch.from_numpy(present if len(present) > 2 else present[1:]))
         return [GradientBoostingClassifier(**self._settings()).fit(x, classes, weights)]
 
-    def _learn_numbers(
-        self, x: np.ndarray, answers: np.ndarray, weights: np.ndarray | None
+    def _fit_numbers(
+        self, x: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
     ) -> list[Any]:
         from sklearn.ensemble import GradientBoostingRegressor
 
-        self.learnt.keep(outputs=torch.arange(answers.shape[1]))
-        return [
-            GradientBoostingRegressor(**self._settings()).fit(x, one, weights) for one in answers.T
-        ]
+        self.arrays.store(outputs=torch.arange(targets.shape[1]))
+        settings = self._settings()
+        return [GradientBoostingRegressor(**settings).fit(x, y, weights) for y in targets.T]
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -118,36 +117,82 @@ class SummaryBoosting(WholeSeriesModel):
             "max_depth": self.depth,
             "max_features": "sqrt",
             "subsample": 0.8,
-            "random_state": int(self.learnt["seed"]),
+            "random_state": int(self.arrays["seed"]),
         }
 
-    def _answers(self, series: list[np.ndarray], observed: list[np.ndarray]) -> Tensor:
-        outputs = self.learnt["outputs"]
-        answers = torch.zeros(len(series), self.shape.output_size, dtype=torch.float64)
+    def _predict(self, series: list[np.ndarray], observed: list[np.ndarray]) -> Tensor:
+        outputs = self.arrays["outputs"]
+        predictions = torch.zeros(len(series), self.shape.output_size, dtype=torch.float64)
         if not len(outputs):
-            return answers
+            return predictions
         x = torch.from_numpy(_summaries(series, observed))
-        said = tree_values(x, *(self.learnt[name] for name in NAMES))
+        values = tree_values(x, *(self.arrays[name] for name in _TREE_ARRAYS))
         if self.shape.answer == "class":  # round by round, a tree for every class
-            answers[:, outputs] = said.unflatten(1, (-1, len(outputs))).sum(1)
-        else:  # answer by answer, all of its rounds
-            answers[:, outputs] = said.unflatten(1, (len(outputs), -1)).sum(2)
-        return answers
+            predictions[:, outputs] = values.unflatten(1, (-1, len(outputs))).sum(1)
+        else:  # output by output, all of its rounds
+            predictions[:, outputs] = values.unflatten(1, (len(outputs), -1)).sum(2)
+        return predictions
 
     def findings(self) -> list[str]:
-        """Say how many trees there are."""
-        if "roots" not in dict(self.learnt.named_buffers()):
-            return []
-        return [f"{len(self.learnt['roots']):,} trees."]
+        """Return a sentence about the number of trees."""
+        return [f"{len(self.arrays['roots']):,} trees."] if "roots" in self.arrays else []
 
 
 def _summaries(series: list[np.ndarray], observed: list[np.ndarray]) -> np.ndarray:
-    return np.stack([summary(one, seen) for one, seen in zip(series, observed, strict=True)])
+    return np.stack([summary(x, mask) for x, mask in zip(series, observed, strict=True)])
 
 
-def _start(ensemble: Any, x: np.ndarray, rate: float) -> np.ndarray:
-    """Return what an ensemble answers before its first tree."""
+def _initial(ensemble: Any, x: np.ndarray, rate: float) -> np.ndarray:
+    """Return the prediction of an ensemble without its trees."""
     decide = getattr(ensemble, "decision_function", ensemble.predict)
-    trees = ensemble.estimators_
-    said = [[rate * tree.predict(x)[0] for tree in one] for one in np.atleast_2d(trees)]
-    return np.ravel(decide(x)) - np.sum(said, axis=0)
+    trees = np.atleast_2d(ensemble.estimators_)
+    values = [[rate * tree.predict(x)[0] for tree in row] for row in trees]
+    return np.ravel(decide(x)) - np.sum(values, axis=0)
+
+
+def tree_arrays(trees: list[Any], factor: float) -> dict[str, np.ndarray]:
+    """Return the trees of an ensemble of scikit-learn as arrays; a leaf is its own child.
+
+    Args:
+        trees: The attributes `DecisionTreeRegressor.tree_`.
+        factor: A factor for all values.
+
+    Returns:
+        roots (trees,), and for every node: feature and threshold (nodes,), branches (nodes, 2),
+        the first where the feature is not above the threshold, and value (nodes,).
+    """
+    starts = np.cumsum([0, *(tree.node_count for tree in trees)])
+    branches, features, thresholds, values = [], [], [], []
+    for start, tree in zip(starts, trees, strict=False):
+        nodes = np.arange(tree.node_count)
+        children = np.stack((tree.children_left, tree.children_right), 1)
+        leaf = children[:, :1] < 0
+        branches.append(start + np.where(leaf, nodes[:, None], children))
+        features.append(np.where(leaf[:, 0], 0, tree.feature))
+        thresholds.append(tree.threshold)
+        values.append(factor * tree.value[:, 0, 0])
+    arrays = map(np.concatenate, (features, thresholds, branches, values))
+    return dict(zip(_TREE_ARRAYS, (starts[:-1], *arrays), strict=True))
+
+
+def tree_values(
+    x: Tensor, roots: Tensor, feature: Tensor, threshold: Tensor, branches: Tensor, value: Tensor
+) -> Tensor:
+    """Return the value of every tree for every sample, (samples, trees).
+
+    Args:
+        x: (samples, features); they are compared as float32, as in scikit-learn.
+        roots: (trees,) the first node of each tree.
+        feature: (nodes,).
+        threshold: (nodes,).
+        branches: (nodes, 2) the children of each node.
+        value: (nodes,).
+    """
+    x = x.float().to(threshold.dtype)
+    node = roots.expand(len(x), -1)
+    while True:
+        above = x.gather(1, feature[node]) > threshold[node]
+        following = branches[node, above.long()]
+        if torch.equal(following, node):
+            return value[node]
+        node = following

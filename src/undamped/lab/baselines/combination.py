@@ -1,4 +1,4 @@
-"""The mean of several plain forecasts."""
+"""The mean of several forecasts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch import nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.registry import models
-from undamped.lab.baselines.continuation import Continuation, Pasts
-from undamped.lab.baselines.learns_at_once import Part
+from undamped.lab.baselines.closed_form import Batches
+from undamped.lab.baselines.forecast_model import ForecastModel, History
 
 
 @models.register("combination")
-class Combination(Continuation):
-    """Combination of forecasts: the mean of what plain forecasters say.
+class Combination(ForecastModel):
+    """Combination of forecasts: the mean over several forecasters.
 
     Equation:
         ŷ_{T+h} = (1/n) Σ_i ŷ^i_{T+h}
@@ -28,13 +28,13 @@ class Combination(Continuation):
     Promise:
         None.
 
-    Where past data cannot tell which of two forecasters is the better one, their mean is seldom
-    worse than both and often better than either: errors that are not the same cancel. Each learns
-    for itself. It cannot follow a stream.
+    Where past data cannot tell which of two forecasters is better, their mean is seldom worse than
+    both and often better than either, because different errors cancel. Each forecaster is fitted
+    separately. The combination cannot follow a stream.
 
     Args:
         shape: The shape of the task.
-        of: Which forecasters, by their names: such as look at no more than a window of the past.
+        of: The names of the forecasters; each must use a window of the past only.
 
     Example:
         >>> shape = undamped.lab.baselines.Combination.example_shape()
@@ -52,60 +52,57 @@ class Combination(Continuation):
         self, shape: TaskShape, *, of: Sequence[str] = ("seasonal-naive", "ridge-lags")
     ) -> None:
         super().__init__(shape)
-        self.members = nn.ModuleList(_forecaster(name)(shape) for name in _checked(of))
+        if len(set(of)) != len(of) or len(of) < 2:
+            raise OptionError(
+                "combination.of must name two or more different forecasters, got "
+                f"{', '.join(of) or 'none'}. For example seasonal-naive,ridge-lags."
+            )
+        self.forecasters = nn.ModuleList(_forecaster_class(name)(shape) for name in of)
 
-    def _forecasters(self) -> list[Continuation]:
-        return [one for one in self.members if isinstance(one, Continuation)]
+    def _forecast_models(self) -> list[ForecastModel]:
+        return [model for model in self.forecasters if isinstance(model, ForecastModel)]
 
-    def learnt_numbers(self) -> int:
-        """Return how many numbers all of them learnt."""
-        return sum(one.learnt_numbers() for one in self._forecasters())
+    @property
+    def is_fitted(self) -> bool:
+        """Always true: the forecasters know whether they are fitted."""
+        return True
 
-    def learn(self, part: Part) -> None:
-        """Let each of them learn."""
-        for one in self._forecasters():
-            one.learn(part)
+    def parameter_count(self) -> int:
+        """Return how many numbers were fitted in all forecasters."""
+        return sum(model.parameter_count() for model in self._forecast_models())
 
-    def refit(self, part: Part) -> None:
-        """Let each of them learn from further data."""
-        for one in self._forecasters():
-            one.refit(part)
+    def fit_closed_form(self, batches: Batches) -> None:
+        """Fit each forecaster."""
+        for model in self._forecast_models():
+            model.fit_closed_form(batches)
+
+    def refit(self, batches: Batches) -> None:
+        """Fit each forecaster to further data."""
+        for model in self._forecast_models():
+            model.refit(batches)
 
     def findings(self) -> list[str]:
-        """Say what each of them found."""
-        return [said for one in self._forecasters() for said in one.findings()]
+        """Return the sentences of all forecasters."""
+        return [sentence for model in self._forecast_models() for sentence in model.findings()]
 
-    def _continued(self, pasts: Pasts) -> np.ndarray:
-        return np.mean([one._continued(pasts) for one in self._forecasters()], axis=0)
-
-
-def _checked(names: Sequence[str]) -> Sequence[str]:
-    if len(set(names)) != len(names) or len(names) < 2:
-        raise OptionError(
-            explain(
-                "combination.of",
-                expected="two or more forecasters, each once",
-                got=", ".join(names) or "none",
-                remedy="For example seasonal-naive,ridge-lags.",
-            )
+    def _forecast(self, history: History) -> np.ndarray:
+        return np.mean(
+            [model.continue_series(history) for model in self._forecast_models()], axis=0
         )
-    return names
 
 
-def _forecaster(name: str) -> type[Continuation]:
-    plain = {one: models[one] for one in models if one != "combination" and _fits(models[one])}
-    if name not in plain:
-        raise OptionError(
-            explain(
-                "combination.of",
-                expected="forecasters that look at no more than a window of the past",
-                got=name,
-                remedy=f"Choose of {', '.join(plain)}.",
-            )
-        )
-    return plain[name]
+def _forecaster_class(name: str) -> type[ForecastModel]:
+    if name in models and _reads_window(models[name]):
+        return models[name]
+    names = [name for name in models if _reads_window(models[name])]
+    raise OptionError(
+        "combination.of must name forecasters that use a window of the past only, got "
+        f"{name}. Choose from {', '.join(names)}."
+    )
 
 
-def _fits(member: object) -> bool:
-    kind = isinstance(member, type) and issubclass(member, Continuation)
-    return kind and not getattr(member, "reads_whole_past", False)
+def _reads_window(model_class: object) -> bool:
+    is_forecaster = isinstance(model_class, type) and issubclass(model_class, ForecastModel)
+    return is_forecaster and not (
+        model_class is Combination or getattr(model_class, "reads_whole_past", False)
+    )

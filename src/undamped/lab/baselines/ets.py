@@ -10,21 +10,21 @@ import torch
 
 from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
-from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.errors import DataError, OptionError
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.lab.baselines.continuation import Continuation, Pasts, repeat_season
-from undamped.lab.baselines.learns_at_once import Part
+from undamped.lab.baselines.closed_form import Batches
+from undamped.lab.baselines.forecast_model import ForecastModel, History
 
 LONGEST = 60
-"""Steps of the longest season that is taken from the task: every one is a number to be fitted."""
+"""The longest season that is taken from the task: each of its steps is a parameter."""
 _LETTERS = "NAMD"  # none, additive, multiplicative, damped
 _FORM = re.compile("[AMZ][NAMZ][NAMZ]")
 
 
 @models.register("ets")
-class ETS(Continuation):
-    """ETS: exponential smoothing with errors, trend and season that add or multiply.
+class ETS(ForecastModel):
+    """ETS: exponential smoothing with additive or multiplicative errors, trend and season.
 
     Equation:
         y_t = (l_{t−1} + b_{t−1}) s_{t−m} (1 + ε_t), for one of its forms
@@ -32,25 +32,26 @@ class ETS(Continuation):
         b_t = b_{t−1} + β (l_{t−1} + b_{t−1}) ε_t
 
     Symbols:
-        l level, b trend, s season of m steps, ε errors; α, β, γ how fast they are forgotten.
+        l level, b trend, s season of m steps, ε errors; α, β, γ smoothing rates.
 
     Promise:
         None.
 
-    statsforecast's (`pip install 'undamped[forecast]'`). The form is chosen once, by the corrected
-    criterion of Akaike on the longest past of the training part; level, trend, season and rates are
-    fitted anew to everything before a forecast, one channel at a time, so that learning costs
-    nothing and every answer a fit. It knows one season, cannot learn from several series together,
-    and cannot follow a stream. Its own intervals are not used: all models have bands of one kind.
+    The implementation is statsforecast's (`pip install 'undamped[forecast]'`). The form is chosen
+    once, by the corrected Akaike criterion on the longest history of the training split. Level,
+    trend, season and rates are fitted to the history of every forecast, one channel at a time, so
+    that training is cheap and every prediction is a fit. It models one season, cannot be fitted to
+    several series together, and cannot follow a stream. Its own intervals are not used, since all
+    models have the same kind of bands.
 
     Args:
         shape: The shape of the task.
-        season: Another season than that of the task, of which none is taken that has more than 60
-            steps, since every one is a number to be fitted: a day in the place of a week.
+        season: Steps of the season, for instance a day instead of a week; by default that of the
+            task, if it has at most 60 steps: each of them is a parameter.
         form: Three letters for errors, trend and season: N none, A additive, M multiplicative, Z
-            whichever the criterion prefers. A long season has many numbers to be fitted, for which
-            the criterion likes none better: ZZA insists on one.
-        past: How many of the last steps are looked at, at most.
+            chosen by the criterion. A long season has many parameters, so that the criterion
+            prefers none: ZZA insists on one.
+        past: The largest number of past steps that is used.
 
     Example:
         >>> shape = undamped.lab.baselines.ETS.example_shape()
@@ -76,99 +77,84 @@ class ETS(Continuation):
         past: PositiveInt = 600,
     ) -> None:
         super().__init__(shape)
-        found = self.forecast.season
-        self.season, self.past = season or (found if found <= LONGEST else 1), past
+        task_season = self.forecast.season
+        self.season = season or (task_season if task_season <= LONGEST else 1)
+        self.form, self.past = form, past
         if not _FORM.fullmatch(form):
             raise OptionError(
-                explain(
-                    "ets.form",
-                    expected="three letters: A, M or Z for errors, then N, A, M or Z for trend and "
-                    "for season",
-                    got=form,
-                    remedy="For example ZZA, or ZZZ to leave all of it to the criterion.",
-                )
+                "ets.form must be three letters, A, M or Z for errors, then N, A, M or Z for trend "
+                f"and for season, got {form}. For example ZZA, or ZZZ to let the criterion choose."
             )
         if form[2] in "AM" and self.season == 1:
-            raise OptionError(
-                explain(
-                    "ets.form",
-                    expected="a season of more than one step, which the form asks for",
-                    got=f"{form}, and {self._no_season(found)}",
-                    remedy="Say it with model.season=, or leave the third letter to Z or N.",
-                )
+            reason = (
+                "the data have none"
+                if task_season == 1
+                else f"that of the data, {task_season} steps, is longer than {LONGEST}"
             )
-        self.form = form
-        # Every answer is a fit, and some are asked for twice.
-        self._answered: dict[bytes, np.ndarray] = {}
+            raise OptionError(
+                f"ets.form={form} needs a season, but {reason}. Set model.season=, or use Z or N "
+                "as the third letter."
+            )
+        # Every prediction is a fit, and some are requested twice.
+        self._cache: dict[bytes, np.ndarray] = {}
 
-    @staticmethod
-    def _no_season(found: int) -> str:
-        if found == 1:
-            return "data in which none was found"
-        return f"one of {found} steps, more than {LONGEST}"
-
-    def learn(self, part: Part) -> None:
-        """Choose the form of every channel on the longest past there is."""
+    def fit_closed_form(self, batches: Batches) -> None:
+        """Choose the form of every channel on the longest history."""
         longest = np.zeros((0, 0))
-        for batch in part:
-            for one in self._pasts(batch).known:
-                longest = one if len(one) >= len(longest) else longest
+        for batch in batches:
+            for values in self._history(batch).values:
+                longest = values if len(values) >= len(longest) else longest
         if not len(longest):
-            raise DataError("ets: expected at least one series to learn from, got none.")
+            raise DataError("ets needs at least one series to be fitted to, got none.")
         forms = []
         for values in longest[-self.past :].T:
-            chosen: Any = _smoother(self.form, None, self.season)
-            forms.append([_LETTERS.index(letter) for letter in _fitted(chosen, values)])
-        self.learnt.keep(forms=torch.tensor(forms))
+            letters = _fit(_smoother(self.form, None, self.season), values)
+            forms.append([_LETTERS.index(letter) for letter in letters])
+        self.arrays.store(forms=torch.tensor(forms))
 
-    def refit(self, part: Part) -> None:
-        """The form stays; everything else is fitted when it is asked."""
+    def refit(self, batches: Batches) -> None:
+        """Do nothing: the form stays, and everything else is fitted by each prediction."""
 
     def findings(self) -> list[str]:
-        """Say which forms were chosen."""
-        if not len(self.learnt):
+        """Return sentences about the forms and the season."""
+        if not self.is_fitted:
             return []
         names = []
-        for form in self.learnt["forms"].tolist():
+        for form in self.arrays["forms"].tolist():
             error, trend, season, damped = (_LETTERS[letter] for letter in form)
             names.append(f"ETS({error},{trend}{'d' if damped == 'D' else ''},{season})")
-        told = [f"{', '.join(names)} with a season of {self.season} steps."]
+        sentences = [f"{', '.join(names)} with a season of {self.season} steps."]
         if self.season == 1 < self.forecast.season:
-            told.append(
-                f"A season of {self.forecast.season} steps is too long for it: give a shorter one "
+            sentences.append(
+                f"A season of {self.forecast.season} steps is too long for ETS. Set a shorter one "
                 "with model.season=."
             )
-        return told
+        return sentences
 
-    def _continued(self, pasts: Pasts) -> np.ndarray:
+    def _forecast(self, history: History) -> np.ndarray:
         horizon = self.shape.horizon
-        if not len(self.learnt):
-            return np.stack([repeat_season(one, 1, horizon) for one in pasts.known])
-        forms = self.learnt["forms"].tolist()
-        found = np.zeros((len(pasts.known), horizon, len(forms)))
-        for number, one in enumerate(pasts.known):
+        forms = self.arrays["forms"].tolist()
+        forecasts = np.zeros((len(history.values), horizon, len(forms)))
+        for index, values in enumerate(history.values):
             for channel, form in enumerate(forms):
-                values = one[-self.past :, channel]
-                found[number, :, channel] = self._ahead(values, form)
-        return found
+                past = values[-self.past :, channel]
+                key = bytes(form) + past.tobytes()
+                if key not in self._cache:
+                    self._cache[key] = self._fit_and_forecast(past, form)
+                forecasts[index, :, channel] = self._cache[key]
+        return forecasts
 
-    def _ahead(self, values: np.ndarray, form: list[int]) -> np.ndarray:
-        key = bytes(form) + values.tobytes()
-        if key not in self._answered:
-            self._answered[key] = self._fit_and_continue(values, form)
-        return self._answered[key]
-
-    def _fit_and_continue(self, values: np.ndarray, form: list[int]) -> np.ndarray:
+    def _fit_and_forecast(self, values: np.ndarray, form: list[int]) -> np.ndarray:
         letters = "".join(_LETTERS[letter] for letter in form[:3])
         damped = _LETTERS[form[3]] == "D"
-        if "M" in letters and values.min() <= 0:  # what multiplies needs values above zero
+        if "M" in letters and values.min() <= 0:  # multiplicative forms need positive values
             letters = letters.replace("M", "A")
-        fitted: Any = _smoother(letters, damped, self.season)
-        _fitted(fitted, values)
-        ahead = np.asarray(fitted.predict(self.shape.horizon)["mean"])
-        if not np.isfinite(ahead).all():
-            raise _unfit("values that have no end")
-        return ahead
+        smoother = _smoother(letters, damped, self.season)
+        _fit(smoother, values)
+        forecast = np.asarray(smoother.predict(self.shape.horizon)["mean"])
+        if not np.isfinite(forecast).all():
+            raise _fit_error("the forecast is not finite")
+        return forecast
 
 
 def _smoother(form: str, damped: bool | None, season: int) -> Any:
@@ -177,21 +163,18 @@ def _smoother(form: str, damped: bool | None, season: int) -> Any:
     return AutoETS(season_length=season, model=form, damped=damped)
 
 
-def _fitted(smoother: Any, values: np.ndarray) -> str:
-    """Fit, and return the letters of the form."""
+def _fit(smoother: Any, values: np.ndarray) -> str:
+    """Fit a smoother, and return the letters of its form."""
     try:
         smoother.fit(np.ascontiguousarray(values))
         return smoother.model_["components"]
-    except Exception as error:  # whatever it raises, it is about the values
-        raise _unfit(str(error).splitlines()[0] if str(error) else "a fit that failed") from error
+    except Exception as error:  # statsforecast raises various types for unsuitable values
+        first_line = str(error).splitlines()[0] if str(error) else "the fit failed"
+        raise _fit_error(first_line) from error
 
 
-def _unfit(got: str) -> DataError:
+def _fit_error(reason: str) -> DataError:
     return DataError(
-        explain(
-            "ets",
-            expected="a past that exponential smoothing can be fitted to",
-            got=got,
-            remedy="Give a longer past, another season=, or choose ridge-lags.",
-        )
+        f"ets cannot be fitted to this past: {reason}. Use a longer past, another season=, or "
+        "ridge-lags."
     )

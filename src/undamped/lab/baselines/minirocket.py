@@ -25,22 +25,23 @@ _PARAMETERS = (
 
 @models.register("minirocket")
 class MiniROCKET(RocketModel):
-    """MiniROCKET: ten thousand fixed convolutions, counted, and a ridge regression.
+    """MiniROCKET: ten thousand fixed convolutions, pooled, and a ridge regression.
 
     Equation:
-        φ_k = share of times at which (w_k * x)_t > b_k
+        φ_k = fraction of times at which (w_k * x)_t > b_k
         answer = W φ + b
 
     Symbols:
         w_k 84 kernels of nine weights, −1 and 2, at dilations of up to an eighth of the length; b_k
-        quantiles of what they give on training series. W, b ridge regression with the penalty whose
-        answers to series left out are best, for classes as ±1 and then scaled into logits.
+        quantiles of their responses to training series. W, b ridge regression with the penalty of
+        the smallest leave-one-out error, for classes as ±1 and then scaled into logits.
 
     Promise:
         None.
 
     The transform is aeon's (`pip install 'undamped[aeon]'`), with the scaling and the penalties of
-    its classifier. Series must have one length and no gaps, and a stream cannot be answered.
+    its classifier. Series must have one length and no missing values; streams are not
+    supported.
 
     Args:
         shape: The shape of the task.
@@ -64,27 +65,27 @@ class MiniROCKET(RocketModel):
     def _feature_count(self) -> int:
         return max(84, self.kernels)
 
-    def _choose(self, series: np.ndarray, seed: int) -> Any:
-        built = self._empty(seed).fit(series)
-        self.learnt.keep(**dict(zip(_PARAMETERS, built.parameters, strict=True)))
-        return built
+    def _fit_transform(self, series: np.ndarray, seed: int) -> Any:
+        transform = self._new_transform(seed).fit(series)
+        self.arrays.store(**dict(zip(_PARAMETERS, transform.parameters, strict=True)))
+        return transform
 
-    def _rebuild(self, channels: int, length: int) -> Any:
-        built = self._empty(0).fit(np.zeros((2, channels, length), dtype=np.float32))
-        built.parameters = self.learnt.numpy(*_PARAMETERS)
-        return built
+    def _load_transform(self, channels: int, length: int) -> Any:
+        transform = self._new_transform(0).fit(np.zeros((2, channels, length), dtype=np.float32))
+        transform.parameters = self.arrays.numpy(*_PARAMETERS)
+        return transform
 
-    def _empty(self, seed: int) -> Any:
+    def _new_transform(self, seed: int) -> Any:
         from aeon.transformations.collection.convolution_based import MiniRocket
 
         return MiniRocket(n_kernels=self.kernels, random_state=seed)
 
-    def _transform(self, built: Any, series: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.asarray(built.transform(series), dtype=np.float32))
+    def _apply_transform(self, transform: Any, series: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.asarray(transform.transform(series), dtype=np.float32))
 
     def _fit_scale(self, features: Tensor) -> None:
         spread = features.std(0, correction=0)
-        self.learnt.keep(scale=torch.where(spread > 0, spread, 1.0))
+        self.arrays.store(scale=torch.where(spread > 0, spread, 1.0))
 
-    def _scaled(self, features: Tensor) -> Tensor:
-        return features / self.learnt["scale"]
+    def _scale(self, features: Tensor) -> Tensor:
+        return features / self.arrays["scale"]

@@ -16,8 +16,8 @@ from undamped.lab.baselines.rocket import RocketModel
 
 _ONE_CHANNEL = ("dilations", "features_per_dilation", "biases")
 _CHANNELS = ("channels_per_kernel", "channel_numbers", *_ONE_CHANNEL)
-_POOLS = 4  # of MultiROCKET: share, longest stretch, mean and mean place of what is positive
-_RARE = 4  # the power by which counts of Hydra that are mostly zero are damped
+_NUM_POOLS = 4  # of MultiROCKET: fraction, longest run, mean and mean index of positive values
+_RARE = 4  # the exponent that damps counts of Hydra that are mostly zero
 
 
 @models.register("multirocket-hydra")
@@ -25,19 +25,20 @@ class MultiROCKETHydra(RocketModel):
     """MultiROCKET-Hydra: fifty thousand pooled convolutions and counts of competing kernels.
 
     Equation:
-        φ = (four pools of each kernel on x and on Δx) ∥ (how often each kernel of a group wins)
+        φ = (four pools of each kernel on x and on Δx) ∥ (wins of each kernel of a group)
         answer = W φ + b
 
     Symbols:
-        Kernels of MultiROCKET as in `minirocket`, pooled by share, mean, mean place and longest
-        stretch of what lies above a bias; kernels of Hydra random, eight in each of 64 groups at
+        Kernels of MultiROCKET as in `minirocket`, pooled by fraction, mean, mean index and
+        longest run of values above a bias; kernels of Hydra random, eight in each of 64 groups at
         dilations 1, 2, 4, …; W, b as in `minirocket`.
 
     Promise:
         None.
 
     The transforms are aeon's (`pip install 'undamped[aeon]'`), with the scaling and the penalties
-    of its classifier. Series must have one length and no gaps, and a stream cannot be answered.
+    of its classifier. Series must have one length and no missing values; streams are not
+    supported.
 
     Args:
         shape: The shape of the task.
@@ -64,32 +65,33 @@ class MultiROCKETHydra(RocketModel):
         self.kernels, self.groups = kernels, groups
 
     def _feature_count(self) -> int:
-        return 2 * _POOLS * max(84, self.kernels)
+        return 2 * _NUM_POOLS * max(84, self.kernels)
 
-    def _choose(self, series: np.ndarray, seed: int) -> Any:
-        rocket, hydra = self._empty(seed)
+    def _fit_transform(self, series: np.ndarray, seed: int) -> Any:
+        rocket, hydra = self._new_transforms(seed)
         rocket.fit(series)
         hydra.fit(series)
         names = _ONE_CHANNEL if series.shape[1] == 1 else _CHANNELS
-        for prefix, chosen in (("values_", rocket.parameter), ("changes_", rocket.parameter1)):
-            self.learnt.keep(**{prefix + n: a for n, a in zip(names, chosen, strict=True)})
-        drawn = hydra._hydra
-        self.learnt.keep(hydra_kernels=drawn.W, hydra_channels=torch.stack(drawn.idx))
+        for prefix, parameters in (("values_", rocket.parameter), ("changes_", rocket.parameter1)):
+            self.arrays.store(**{prefix + n: a for n, a in zip(names, parameters, strict=True)})
+        self.arrays.store(
+            hydra_kernels=hydra._hydra.W, hydra_channels=torch.stack(hydra._hydra.idx)
+        )
         return rocket, hydra
 
-    def _rebuild(self, channels: int, length: int) -> Any:
-        rocket, hydra = self._empty(0)
+    def _load_transform(self, channels: int, length: int) -> Any:
+        rocket, hydra = self._new_transforms(0)
         blank = np.zeros((2, channels, length), dtype=np.float32)
         rocket.fit(blank)
         hydra.fit(blank)
         names = _ONE_CHANNEL if channels == 1 else _CHANNELS
-        rocket.parameter = self.learnt.numpy(*(f"values_{name}" for name in names))
-        rocket.parameter1 = self.learnt.numpy(*(f"changes_{name}" for name in names))
-        hydra._hydra.W = self.learnt["hydra_kernels"]
-        hydra._hydra.idx = list(self.learnt["hydra_channels"])
+        rocket.parameter = self.arrays.numpy(*(f"values_{name}" for name in names))
+        rocket.parameter1 = self.arrays.numpy(*(f"changes_{name}" for name in names))
+        hydra._hydra.W = self.arrays["hydra_kernels"]
+        hydra._hydra.idx = list(self.arrays["hydra_channels"])
         return rocket, hydra
 
-    def _empty(self, seed: int) -> tuple[Any, Any]:
+    def _new_transforms(self, seed: int) -> tuple[Any, Any]:
         from aeon.transformations.collection.convolution_based import (
             HydraTransformer,
             MultiRocket,
@@ -100,8 +102,8 @@ class MultiROCKETHydra(RocketModel):
             HydraTransformer(n_groups=self.groups, random_state=seed),
         )
 
-    def _transform(self, built: Any, series: np.ndarray) -> Tensor:
-        rocket, hydra = built
+    def _apply_transform(self, transform: Any, series: np.ndarray) -> Tensor:
+        rocket, hydra = transform
         pooled = torch.from_numpy(np.asarray(rocket.transform(series), dtype=np.float32))
         counts = hydra.transform(series).clamp(0).sqrt()
         return torch.cat((counts, pooled), 1)
@@ -111,17 +113,17 @@ class MultiROCKETHydra(RocketModel):
         rarity = (counts == 0).float().mean(0) ** _RARE + 1e-8
         pooled = features[:, self._counts() :]
         spread = pooled.std(0, correction=0)
-        self.learnt.keep(
+        self.arrays.store(
             centre=features.mean(0),
             scale=torch.cat((counts.std(0) + rarity, torch.where(spread > 0, spread, 1.0))),
         )
 
-    def _scaled(self, features: Tensor) -> Tensor:
-        moved = features - self.learnt["centre"]
-        moved[:, : self._counts()] *= features[:, : self._counts()] != 0
-        return moved / self.learnt["scale"]
+    def _scale(self, features: Tensor) -> Tensor:
+        centred = features - self.arrays["centre"]
+        centred[:, : self._counts()] *= features[:, : self._counts()] != 0
+        return centred / self.arrays["scale"]
 
     def _counts(self) -> int:
-        """Return how many of the features are Hydra's: two for every kernel."""
-        dilations, ways, kernels, _, _ = self.learnt["hydra_kernels"].shape
+        """Return how many of the features are Hydra's: two per kernel."""
+        dilations, ways, kernels, _, _ = self.arrays["hydra_kernels"].shape
         return 2 * dilations * ways * kernels

@@ -11,38 +11,41 @@ from torch import Tensor
 
 from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
-from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import Fraction
 from undamped._base.registry import models
-from undamped.lab.baselines.undisturbed import undisturbed
-from undamped.lab.baselines.whole_series import Collected, WholeSeriesModel
+from undamped.lab.baselines.whole_series import (
+    LabelledSeries,
+    WholeSeriesModel,
+    preserve_global_state,
+)
 
-_ASKED = 100  # training series whose nearest other one tells how far to trust an answer
-
-_LEAST_TRUST = 1.01  # times an even chance: the nearest series decides, however bad its record
+_SAMPLE_SIZE = 100  # training series whose nearest neighbours estimate the accuracy
+_LEAST_ACCURACY = 1.01  # times the chance level, so that the nearest series always decides
 
 
 @models.register("dtw")
 class NearestDTW(WholeSeriesModel):
-    """Nearest neighbour: the answer of the training series that is closest when both are warped.
+    """Nearest neighbour: the target of the training series with the smallest warped distance.
 
     Equation:
-        answer(x) = answer of argmin_i DTW(x, x_i)
+        answer(x) = target of argmin_i DTW(x, x_i)
 
     Symbols:
-        DTW the least sum of squared differences over all ways to walk through both series together,
-        at most a share of the length apart. A class gets the probability with which nearest
-        neighbours were right among training series, the others share the rest.
+        DTW the least sum of squared differences over all alignments of both series, whose offset
+        is at most a fraction of the length. The predicted class gets the probability with which
+        nearest neighbours were right among training series; the other classes share the rest.
 
     Promise:
         None.
 
-    Distances are aeon's (`pip install 'undamped[aeon]'`). Lengths may differ; gaps are refused, and
-    a stream cannot be answered. Every answer looks at all training series, which the run keeps.
+    Distances are aeon's (`pip install 'undamped[aeon]'`). Lengths may differ; missing values are
+    refused, and streams are not supported. Every prediction compares with all training series,
+    which are stored in the run.
 
     Args:
         shape: The shape of the task.
-        warping: How far the two may be apart, as a share of the length.
+        warping: The largest offset between both series, as a fraction of the length.
 
     Example:
         >>> model = undamped.lab.baselines.NearestDTW(undamped.models.TaskShape(3, 2))
@@ -62,66 +65,54 @@ class NearestDTW(WholeSeriesModel):
         super().__init__(shape)
         if shape.class_weights:
             raise OptionError(
-                explain(
-                    type(self).__name__,
-                    expected="a task whose classes count alike",
-                    got="one with weights",
-                    remedy="A neighbour has no weight: choose another model, or weights=equal.",
-                )
+                f"{type(self).__name__} cannot use class weights. Choose another model, or "
+                "weights=equal."
             )
         self.warping = warping
 
-    def _learn_from(self, collected: Collected, *, choose: bool) -> None:
-        lengths = [one.shape[1] for one in collected.series]
-        self.learnt.keep(
-            series=np.concatenate(collected.series, axis=1).T,  # (all samples, channels)
-            lengths=torch.tensor(lengths),
-            answers=collected.answers.float(),
+    def _fit_series(self, data: LabelledSeries, *, select: bool) -> None:
+        self.arrays.store(
+            series=np.concatenate(data.series, axis=1).T,  # (all samples, channels)
+            lengths=torch.tensor([values.shape[1] for values in data.series]),
+            answers=data.targets.float(),
         )
-        if choose:
-            self.learnt.keep(trust=torch.tensor(self._trust(collected), dtype=torch.float64))
+        if select:
+            accuracy = torch.tensor(self._accuracy(data), dtype=torch.float64)
+            self.arrays.store(trust=accuracy)
 
-    def _answers(self, series: list[np.ndarray], observed: list[np.ndarray]) -> Tensor:
-        ends = self.learnt["lengths"].cumsum(0)[:-1].tolist()
-        known = np.split(self.learnt.numpy("series")[0].T, ends, axis=1)
-        nearest = self._distances(series, known).argmin(1)
-        answers = self.learnt["answers"][torch.from_numpy(nearest)]
+    def _predict(self, series: list[np.ndarray], observed: list[np.ndarray]) -> Tensor:
+        ends = self.arrays["lengths"].cumsum(0)[:-1].tolist()
+        training_series = np.split(self.arrays.numpy("series")[0].T, ends, axis=1)
+        nearest = self._distances(series, training_series).argmin(1)
+        targets = self.arrays["answers"][torch.from_numpy(nearest)]
         if self.shape.answer != "class":
-            return answers
-        trust, others = float(self.learnt["trust"]), max(1, self.shape.output_size - 1)
-        return torch.where(answers > 0, math.log(trust), math.log((1 - trust) / others))
+            return targets
+        accuracy, others = float(self.arrays["trust"]), max(1, self.shape.output_size - 1)
+        return torch.where(targets > 0, math.log(accuracy), math.log((1 - accuracy) / others))
 
-    def _trust(self, collected: Collected) -> float:
+    def _accuracy(self, data: LabelledSeries) -> float:
         """Return how often the nearest other training series has the right class."""
         if self.shape.answer != "class":
             return 1.0
-        count = len(collected.series)
-        asked = torch.randperm(count)[:_ASKED].tolist()
-        distances = self._distances([collected.series[i] for i in asked], collected.series)
-        distances[np.arange(len(asked)), asked] = np.inf
-        classes = collected.answers.argmax(1).numpy()
-        right = int((classes[distances.argmin(1)] == classes[asked]).sum())
-        return max((right + 1) / (len(asked) + 2), _LEAST_TRUST / self.shape.output_size)
+        sample = torch.randperm(len(data.series))[:_SAMPLE_SIZE].tolist()
+        distances = self._distances([data.series[i] for i in sample], data.series)
+        distances[np.arange(len(sample)), sample] = np.inf
+        classes = data.targets.argmax(1).numpy()
+        right = int((classes[distances.argmin(1)] == classes[sample]).sum())
+        return max((right + 1) / (len(sample) + 2), _LEAST_ACCURACY / self.shape.output_size)
 
-    def _distances(self, series: list[np.ndarray], known: list[np.ndarray]) -> np.ndarray:
-        """Return (series, known)."""
+    def _distances(self, series: list[np.ndarray], training_series: list[np.ndarray]) -> np.ndarray:
+        """Return (series, training series)."""
         from aeon.distances import dtw_pairwise_distance
 
-        if any(np.isnan(one).any() for one in series):
-            raise DataError(
-                explain(
-                    type(self).__name__,
-                    expected="series without gaps",
-                    got="missing values",
-                    remedy="Fill them (missing=interpolate), or choose bank or boosting.",
-                )
-            )
-        doubles = [[one.astype(np.float64) for one in part] for part in (series, known)]
-        with undisturbed():
+        for values in series:
+            self._refuse_missing(values)
+        doubles = [[x.astype(np.float64) for x in part] for part in (series, training_series)]
+        with preserve_global_state():
             return np.asarray(dtw_pairwise_distance(*doubles, window=self.warping))
 
     def findings(self) -> list[str]:
-        """Say how many series are kept."""
-        if not len(self.learnt):
+        """Return a sentence about the number of stored series."""
+        if not len(self.arrays):
             return []
-        return [f"{len(self.learnt['lengths']):,} series are kept to be compared with."]
+        return [f"{len(self.arrays['lengths']):,} series are stored for comparison."]

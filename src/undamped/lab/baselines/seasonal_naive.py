@@ -1,4 +1,4 @@
-"""The last season again."""
+"""The seasonal naive forecast."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import numpy as np
 from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
 from undamped._base.registry import models
-from undamped.lab.baselines.continuation import Continuation, Pasts, refuse_short, repeat_season
-from undamped.lab.baselines.learns_at_once import Part
+from undamped.lab.baselines.closed_form import Batches
+from undamped.lab.baselines.forecast_model import ForecastModel, History
 
 
 @models.register("seasonal-naive")
-class SeasonalNaive(Continuation):
-    """Seasonal naive forecast: what was a season ago comes again.
+class SeasonalNaive(ForecastModel):
+    """Seasonal naive forecast: the values of the last season, repeated.
 
     Equation:
         ŷ_{T+h} = y_{T+h−ms},  m the smallest whole number for which that is known
@@ -24,7 +24,7 @@ class SeasonalNaive(Continuation):
     Promise:
         None.
 
-    Nothing is learnt. It wants a past of at least a season, and cannot follow a stream.
+    Nothing is fitted. It needs a past of at least a season, and cannot follow a stream.
 
     Args:
         shape: The shape of the task.
@@ -44,18 +44,22 @@ class SeasonalNaive(Continuation):
     def __init__(self, shape: TaskShape) -> None:
         super().__init__(shape)
 
-    def learn(self, part: Part) -> None:
-        """There is nothing to learn."""
+    def fit_closed_form(self, batches: Batches) -> None:
+        """Do nothing: there are no parameters."""
 
-    def refit(self, part: Part) -> None:
-        """There is nothing to learn."""
+    def refit(self, batches: Batches) -> None:
+        """Do nothing: there are no parameters."""
 
-    def _continued(self, pasts: Pasts) -> np.ndarray:
-        season = self.forecast.season
-        refuse_short("seasonal-naive", min(map(len, pasts.known)), season, "a season")
-        return np.stack([repeat_season(one, season, self.shape.horizon) for one in pasts.known])
+    @property
+    def is_fitted(self) -> bool:
+        """Always true: there are no parameters."""
+        return True
+
+    def _forecast(self, history: History) -> np.ndarray:
+        self._refuse_short(history, self.forecast.season, "a season")
+        return self._repeat(history, self.forecast.season)
 
     def findings(self) -> list[str]:
-        """Say which season comes again."""
+        """Return a sentence about the season."""
         season = self.forecast.season
-        return [f"A season of {season} steps comes again." if season > 1 else "No season."]
+        return [f"A season of {season} steps is repeated." if season > 1 else "No season."]

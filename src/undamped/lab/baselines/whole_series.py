@@ -1,8 +1,11 @@
-"""What models that look at a whole series at once have in common."""
+"""The base of baselines that read a complete series before they predict."""
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -10,39 +13,44 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.contract import Answer, Batch, InputKind, TaskShape
-from undamped._base.errors import DataError, explain
-from undamped.lab.baselines.learns_at_once import ClosedFormModel, Part, check_one_answer
-from undamped.lab.baselines.learnt_arrays import LearntArrays
-from undamped.lab.baselines.ridge import row_weights, wanted_answers
+from undamped._base.errors import DataError
+from undamped.lab.baselines.closed_form import (
+    Batches,
+    ClosedFormModel,
+    FittedArrays,
+    check_readout,
+)
+from undamped.lab.baselines.ridge import ridge_targets, sample_weights
 
 
-class Collected(NamedTuple):
-    """A part of the data in one piece.
+class LabelledSeries(NamedTuple):
+    """A split of the data in memory.
 
     Args:
         series: Each (channels, time), without padding.
-        observed: What of it was measured, each (channels, time); all of it where there is no word.
-        answers: (series, outputs) what is to be answered; ±1 for classes.
-        weights: (series,) what each counts beside its class; None where all count alike.
+        observed: Masks of the measured values, each (channels, time).
+        targets: (series, outputs); ±1 for classes.
+        weights: (series,) weights of the series without those of their classes; None if equal.
     """
 
     series: list[np.ndarray]
     observed: list[np.ndarray]
-    answers: Tensor
+    targets: Tensor
     weights: Tensor | None = None
 
-    def __add__(self, other: Any) -> Collected:
+    def concat(self, further: LabelledSeries) -> LabelledSeries:
         """Return the series of both."""
-        return Collected(
-            self.series + other.series,
-            self.observed + other.observed,
-            torch.cat((self.answers, other.answers)),
-            None if self.weights is None else torch.cat((self.weights, other.weights)),
+        weights = None
+        if self.weights is not None and further.weights is not None:
+            weights = torch.cat((self.weights, further.weights))
+        targets = torch.cat((self.targets, further.targets))
+        return LabelledSeries(
+            self.series + further.series, self.observed + further.observed, targets, weights
         )
 
 
 class WholeSeriesModel(ClosedFormModel):
-    """A model that needs a whole series before it answers, so that it cannot follow a stream.
+    """A model that needs a complete series to predict, and therefore cannot follow a stream.
 
     Args:
         shape: The shape of the task.
@@ -54,96 +62,117 @@ class WholeSeriesModel(ClosedFormModel):
 
     def __init__(self, shape: TaskShape) -> None:
         super().__init__()
-        check_one_answer(type(self).__name__, shape)
+        check_readout(type(self).__name__, shape)
         self.shape = shape
-        self.learnt = LearntArrays()
+        self.arrays = FittedArrays()
         self.offset = nn.Parameter(torch.zeros(shape.output_size))
-        self._kept: Collected | None = None
+        self._training_data: LabelledSeries | None = None
 
     @property
     def why_no_stream(self) -> str:
-        """What keeps the model from answering samples one by one."""
+        """Why the model cannot predict sample by sample, as part of an error message."""
         return "one that needs a whole series before it answers"
 
-    def learnt_numbers(self) -> int:
-        """Return how many numbers were learnt from the data: weights, biases, trees, series."""
-        arrays = (a.numel() for a in self.learnt.buffers() if a.is_floating_point())
-        return super().learnt_numbers() + sum(arrays)
+    def parameter_count(self) -> int:
+        """Return how many numbers were fitted to the data: weights, biases, trees, series."""
+        return super().parameter_count() + self.arrays.parameter_count()
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
-        """Return an answer for every series; before anything was learnt, the same for all."""
-        if not len(self.learnt):
+        """Return a prediction for every series; a model that is not fitted predicts a constant."""
+        if not len(self.arrays):
             return self.offset.expand(batch.inputs.shape[1], -1), None
-        found = self._answers(*_series_of(batch))
-        return found.to(self.offset.dtype) + self.offset, None
+        outputs = self._predict(*_series_of(batch))
+        return outputs.to(self.offset.dtype) + self.offset, None
 
     @abstractmethod
-    def _answers(self, series: list[np.ndarray], observed: list[np.ndarray]) -> Tensor:
-        """Return answers (series, outputs) without their common offset."""
+    def _predict(self, series: list[np.ndarray], observed: list[np.ndarray]) -> Tensor:
+        """Return predictions (series, outputs) without their common offset."""
 
     @abstractmethod
-    def _learn_from(self, collected: Collected, *, choose: bool) -> None:
-        """Learn from series in place of what was learnt; what is chosen is chosen only once."""
+    def _fit_series(self, data: LabelledSeries, *, select: bool) -> None:
+        """Fit the model to series; `select` says whether to choose hyperparameters on them."""
 
     @torch.no_grad()
-    def learn(self, part: Part) -> None:
-        """Learn from the training part, and choose on it whatever has to be chosen."""
-        self._kept = self._collect(part)
-        self._learn_from(self._kept, choose=True)
+    def fit_closed_form(self, batches: Batches) -> None:
+        """Fit the model and its hyperparameters to the training split."""
+        self._training_data = self._collect(batches)
+        self._fit_series(self._training_data, select=True)
 
     @torch.no_grad()
-    def refit(self, part: Part) -> None:
-        """Learn from both parts, with what was chosen on the first."""
-        kept, self._kept = self._kept, None
-        batches = list(part)
-        if kept is not None and batches:
-            self._learn_from(kept + self._collect(batches, fewest=0), choose=False)
+    def refit(self, batches: Batches) -> None:
+        """Fit the model to both splits, with the hyperparameters of the first."""
+        training_data, self._training_data = self._training_data, None
+        further = list(batches)
+        if training_data is not None and further:
+            data = training_data.concat(self._collect(further, fewest=0))
+            self._fit_series(data, select=False)
 
-    def _collect(self, part: Part, fewest: int = 2) -> Collected:
-        """Return the series whose answer is known, or refuse fewer than there have to be."""
+    def _collect(self, batches: Batches, fewest: int = 2) -> LabelledSeries:
+        """Return the series that have a target; fewer than `fewest` are refused."""
         series: list[np.ndarray] = []
         observed: list[np.ndarray] = []
-        answers = [torch.zeros(0, self.shape.output_size, dtype=torch.float64)]
+        targets = [torch.zeros(0, self.shape.output_size, dtype=torch.float64)]
         weights: list[Tensor] = []
-        for batch in part:
-            rows, known = wanted_answers(self.shape, batch)
-            counted = row_weights(self.shape, rows, batch.weights)
-            if counted is not None:
-                known = known & (counted > 0)
-            found, seen = _series_of(batch)
-            numbers = known.nonzero().squeeze(1).tolist()
-            series += [found[number] for number in numbers]
-            observed += [seen[number] for number in numbers]
-            answers.append(rows[known])
+        for batch in batches:
+            rows, mask = ridge_targets(self.shape, batch)
+            row_weights = sample_weights(self.shape, rows, batch.weights)
+            if row_weights is not None:
+                mask = mask & (row_weights > 0)
+            batch_series, batch_observed = _series_of(batch)
+            index = mask.nonzero().squeeze(1).tolist()
+            series += [batch_series[i] for i in index]
+            observed += [batch_observed[i] for i in index]
+            targets.append(rows[mask])
             if batch.weights is not None:
-                weights.append(batch.weights[known])
+                weights.append(batch.weights[mask])
         if len(series) < fewest:
             raise DataError(
-                explain(
-                    type(self).__name__,
-                    expected="at least two series with an answer",
-                    got=len(series),
-                    remedy="Give more data to learn from.",
-                )
+                f"{type(self).__name__} needs at least two series with a target, got "
+                f"{len(series)}. Add training data."
             )
-        each = torch.cat(weights) if weights else None
-        return Collected(series, observed, torch.cat(answers), each)
+        all_weights = torch.cat(weights) if weights else None
+        return LabelledSeries(series, observed, torch.cat(targets), all_weights)
+
+    def _refuse_missing(self, array: np.ndarray) -> None:
+        if np.isnan(array).any():
+            raise DataError(
+                f"{type(self).__name__} cannot use series with missing values. Fill them "
+                "(missing=interpolate), or choose bank or boosting."
+            )
 
 
 def lengths_of(batch: Batch) -> list[int]:
-    """Return how many samples each series of a batch has."""
+    """Return the number of samples of each series of a batch."""
     steps, count = batch.inputs.shape[:2]
     return [steps] * count if batch.lengths is None else batch.lengths.tolist()
 
 
 def _series_of(batch: Batch) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return series and what was measured of them, each (channels, time)."""
+    """Return series and masks of the measured values, each (channels, time)."""
     values = batch.inputs.detach().cpu().float().permute(1, 2, 0).numpy()
-    seen = ~np.isnan(values)
+    mask = ~np.isnan(values)
     if batch.observed is not None:
-        seen &= batch.observed.cpu().permute(1, 2, 0).numpy()
+        mask &= batch.observed.cpu().permute(1, 2, 0).numpy()
     lengths = lengths_of(batch)
     return (
-        [one[:, :length] for one, length in zip(values, lengths, strict=True)],
-        [one[:, :length] for one, length in zip(seen, lengths, strict=True)],
+        [series[:, :length] for series, length in zip(values, lengths, strict=True)],
+        [series[:, :length] for series, length in zip(mask, lengths, strict=True)],
     )
+
+
+@contextmanager
+def preserve_global_state() -> Iterator[None]:
+    """Restore the random numbers of NumPy and torch, and torch's number of threads, on exit.
+
+    aeon seeds the global generators of both, Hydra sets the number of threads, and Numba warns of
+    casts inside aeon's loops when it compiles them.
+    """
+    state, threads = np.random.get_state(), torch.get_num_threads()
+    try:
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*unsafe cast")
+            yield
+    finally:
+        np.random.set_state(state)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)

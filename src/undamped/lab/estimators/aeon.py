@@ -36,25 +36,33 @@ except ModuleNotFoundError as error:
 TINY = {"model": "unicornn", "hidden_size": 4, "num_layers": 1, "steps": 3, "random_state": 0}
 
 
-class _Tiny:
-    """Small models for the checks of aeon."""
+class _CollectionEstimator(TrainParams):
+    """The common part of classifier and regressor."""
+
+    _tags: ClassVar[dict[str, Any]] = {
+        "X_inner_type": ["np-list", "numpy3D"],
+        "capability:multivariate": True,
+        "capability:unequal_length": True,
+        "capability:missing_values": True,
+        "algorithm_type": "deeplearning",
+    }
+    estimator_class: ClassVar[Any]
+
+    def _fit(self, X: Any, y: np.ndarray) -> Any:
+        self.estimator_ = self.estimator_class(**self.get_params(deep=False))  # type: ignore
+        self.estimator_.fit(_time_first(X), y)
+        return self
+
+    def _predict(self, X: Any) -> np.ndarray:
+        return self.estimator_.predict(_time_first(X))
 
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
-        return dict(TINY)
-
-
-_COLLECTION_TAGS = {
-    "X_inner_type": ["np-list", "numpy3D"],
-    "capability:multivariate": True,
-    "capability:unequal_length": True,
-    "capability:missing_values": True,
-    "algorithm_type": "deeplearning",
-}
+        return dict(TINY)  # small models for the checks of aeon
 
 
 @dataclass(repr=False, eq=False)
-class UndampedClassifier(_Tiny, TrainParams, BaseClassifier):
+class UndampedClassifier(_CollectionEstimator, BaseClassifier):
     """`SequenceClassifier` for aeon; the parameters are the same.
 
     Example:
@@ -64,7 +72,7 @@ class UndampedClassifier(_Tiny, TrainParams, BaseClassifier):
         (3,)
     """
 
-    _tags: ClassVar[dict[str, Any]] = _COLLECTION_TAGS
+    estimator_class = SequenceClassifier
 
     class_weight: Literal["balanced"] | Mapping[Any, float] | None = field(
         default=None, kw_only=True
@@ -73,20 +81,12 @@ class UndampedClassifier(_Tiny, TrainParams, BaseClassifier):
     def __post_init__(self) -> None:
         BaseClassifier.__init__(self)
 
-    def _fit(self, X: Any, y: np.ndarray) -> UndampedClassifier:
-        self.estimator_ = SequenceClassifier(**self.get_params(deep=False))
-        self.estimator_.fit(_time_first(X), y)
-        return self
-
-    def _predict(self, X: Any) -> np.ndarray:
-        return self.estimator_.predict(_time_first(X))
-
     def _predict_proba(self, X: Any) -> np.ndarray:
         return self.estimator_.predict_proba(_time_first(X))
 
 
 @dataclass(repr=False, eq=False)
-class UndampedRegressor(_Tiny, TrainParams, BaseRegressor):
+class UndampedRegressor(_CollectionEstimator, BaseRegressor):
     """`SequenceRegressor` for aeon; the parameters are the same.
 
     Example:
@@ -96,18 +96,10 @@ class UndampedRegressor(_Tiny, TrainParams, BaseRegressor):
         (3,)
     """
 
-    _tags: ClassVar[dict[str, Any]] = _COLLECTION_TAGS
+    estimator_class = SequenceRegressor
 
     def __post_init__(self) -> None:
         BaseRegressor.__init__(self)
-
-    def _fit(self, X: Any, y: np.ndarray) -> UndampedRegressor:
-        self.estimator_ = SequenceRegressor(**self.get_params(deep=False))
-        self.estimator_.fit(_time_first(X), y)
-        return self
-
-    def _predict(self, X: Any) -> np.ndarray:
-        return self.estimator_.predict(_time_first(X))
 
 
 class UndampedForecaster(BaseForecaster, IterativeForecastingMixin, SeriesToSeriesForecastingMixin):

@@ -65,7 +65,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         weights = weights_of(sample_weight, len(collection.series))
         groups = groups_of(groups, len(collection.series))
         series_set = self._series_set(collection, np.asarray(y).ravel(), groups)
-        self._learn(series_set, sample_weights=weights, **self._class_weights(classes))
+        self._fit_series(series_set, sample_weights=weights, **self._class_weights(classes))
         self.classes_: np.ndarray = classes
         labels_of_outputs = self.preparation_.classes or []
         self._order = [labels_of_outputs.index(label_of(label)) for label in classes]

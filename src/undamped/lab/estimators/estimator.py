@@ -29,20 +29,20 @@ from undamped.lab.estimators.selection import EstimatorTask
 from undamped.lab.tasks.series_defaults import suggest
 from undamped.lab.training import Run, fit
 from undamped.lab.training.fit import AUTO
-from undamped.lab.training.prediction import answers_to
+from undamped.lab.training.options import BUDGETS
+from undamped.lab.training.prediction import predict_prepared
 from undamped.lab.training.streaming import SampleStream
 from undamped.models.for_task import model_for, model_options
 from undamped.models.task_model import TaskModel
 
 _Fraction = Annotated[float, Range(low=0, high=1, open_high=True)]
-_BUDGETS = ("epochs", "steps", "seconds", "minutes")
-_FEWEST_UPDATES, _MOST_UPDATES = 300, 3000
+_FEWEST_STEPS, _MOST_STEPS = 300, 3000
 _SEQUENCE_STEPS = 3_000_000  # time steps that a training reads, within those limits
 PATIENCE = 10  # validations without an improvement, of the 25 in a training
 
 _PARAMETERS = """\
     model: The registry name of a model; 'undamped list' shows all. "auto" compares a portfolio
-        of models on the validation part; `tried_` lists them with their scores.
+        of models on the validation split; `tried_` lists them with their scores.
     hidden_size: Size of the hidden state of a network.
     num_layers: Number of its layers.
     model_options: Other options of the model, by name.
@@ -51,7 +51,7 @@ _PARAMETERS = """\
     minutes: Training time, in place of epochs; "auto" without a budget takes five minutes, for
         forecasts half a minute.
     batch_size: Series (for forecasts, windows) per batch.
-    learning_rate: Step size of the optimiser.
+    learning_rate: Learning rate of the optimizer.
     train_options: Other options of training, by name; see `undamped.lab.training.TrainOptions`.
     validation_fraction: Fraction of the series (for forecasts, of the end of every series) used
         for validation. With 0 there is no early stopping.
@@ -104,13 +104,13 @@ def starting_options(
 ) -> dict[str, dict[str, Any]]:
     """Return options of the model and of training that suit the size of the data.
 
-    They start from `undamped.lab.tasks.series_defaults`; the budget of an estimator is in updates,
+    They start from `undamped.lab.tasks.series_defaults`; the budget of an estimator is in steps,
     and it stops early.
 
     Args:
         model: The registry name of the network; only options that it accepts are returned.
         length: Steps of a typical series.
-        count: Series in the training part.
+        count: Series in the training split.
         channels: Features per step.
         kind: The kind of target.
     """
@@ -121,8 +121,8 @@ def starting_options(
     # A few series fill small batches; with more of them memory limits the size.
     train["batch_size"] = max(min(16, count), train["batch_size"])
     del train["epochs"]
-    updates = _SEQUENCE_STEPS / (length * train["batch_size"])
-    train["steps"] = round(min(_MOST_UPDATES, max(_FEWEST_UPDATES, updates)))
+    steps = _SEQUENCE_STEPS / (length * train["batch_size"])
+    train["steps"] = round(min(_MOST_STEPS, max(_FEWEST_STEPS, steps)))
     return {"model": {n: v for n, v in options.items() if n in accepted}, "train": train}
 
 
@@ -143,12 +143,12 @@ class SequenceEstimator(TrainParams, BaseEstimator):
     tried_: list[dict[str, Any]]
     n_iter_: int
     n_features_in_: int
-    feature_names_in_: np.ndarray  # names of the channels, where the series had such
+    feature_names_in_: np.ndarray  # names of the channels, if the series had any
     run_path_: Path | None
 
     # Training
 
-    def _learn(self, series_set: SeriesSet, **task_options: Any) -> None:
+    def _fit_series(self, series_set: SeriesSet, **task_options: Any) -> None:
         """Split and prepare the data, train, and set the fitted attributes."""
         fraction = convert(
             _Fraction, self.validation_fraction, f"{type(self).__name__}.validation_fraction"
@@ -207,8 +207,8 @@ class SequenceEstimator(TrainParams, BaseEstimator):
         )
         model = {**suggested["model"], **self._model_options()}
         train, user_options = dict(suggested["train"]), self._train_options()
-        if any(name in user_options for name in _BUDGETS):
-            train = {name: value for name, value in train.items() if name not in _BUDGETS}
+        if any(name in user_options for name in BUDGETS):
+            train = {name: value for name, value in train.items() if name not in BUDGETS}
         return model, {**train, "accelerator": self.device, **user_options}
 
     def _model_options(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class SequenceEstimator(TrainParams, BaseEstimator):
         self.preparation_ = task.preparation
         self.tried_ = settings.get("tried", [])
         self.history_ = run.metrics()
-        if not len(task.parts["valid"]):  # then scores are those of the training part
+        if not len(task.parts["valid"]):  # then scores are those of the training split
             self.history_ = [
                 {name: value for name, value in row.items() if not name.startswith("valid_")}
                 for row in self.history_
@@ -301,7 +301,7 @@ class SequenceEstimator(TrainParams, BaseEstimator):
         timestamps = [None] * len(series) if times is None else times
         prepare = self.preparation_.prepare
         prepared = [prepare(values, t) for values, t in zip(series, timestamps, strict=True)]
-        return np.concatenate(answers_to(self.model_, self.preparation_, prepared))
+        return np.concatenate(predict_prepared(self.model_, self.preparation_, prepared))
 
     def _stream_outputs(
         self, samples: Iterable[Any], times: Iterable[float] | None = None

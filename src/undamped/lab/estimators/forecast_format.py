@@ -35,16 +35,16 @@ class ForecastFormat:
             ]
             self.names = list(index.names)
 
-    def values(self, ahead: np.ndarray, channels: list[str]) -> Any:
+    def values(self, forecasts: np.ndarray, channels: list[str]) -> Any:
         """Return forecasts (n, horizon, channels) in this format."""
         if self.index is None and self.pairs is None:
-            return _shaped(ahead, self.shape)
+            return _shaped(forecasts, self.shape)
         import pandas as pd
 
         if self.index is not None and self.shape == "numbers":
-            return pd.Series(ahead[0, :, 0], self._ahead(ahead), name=self.name)
-        table = ahead.reshape(-1, ahead.shape[2])
-        return pd.DataFrame(table, self._ahead(ahead), pd.Index(channels))
+            return pd.Series(forecasts[0, :, 0], self._future_index(forecasts), name=self.name)
+        table = forecasts.reshape(-1, forecasts.shape[2])
+        return pd.DataFrame(table, self._future_index(forecasts), pd.Index(channels))
 
     def quantiles(self, bounds: np.ndarray, channels: list[str], levels: list[float]) -> Any:
         """Return quantiles (n, horizon, channels, levels) in this format."""
@@ -56,9 +56,9 @@ class ForecastFormat:
         columns: Any = pd.Index(levels, name="quantile")
         if self.shape != "numbers":
             columns = pd.MultiIndex.from_product([channels, levels], names=[None, "quantile"])
-        return pd.DataFrame(table, self._ahead(bounds), columns)
+        return pd.DataFrame(table, self._future_index(bounds), columns)
 
-    def _ahead(self, values: np.ndarray) -> pd.Index:
+    def _future_index(self, values: np.ndarray) -> pd.Index:
         """Return the index of forecasts (n, horizon, …)."""
         import pandas as pd
 
@@ -106,6 +106,6 @@ def following(index: pd.Index, steps: int) -> pd.Index:
     if isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)) or index.dtype.kind in "iuf":
         gaps = index[1:] - index[:-1] if len(index) > 1 else index[:0]
         if len(gaps) and bool(np.all(gaps == gaps[0])) and gaps[0] != 0 * gaps[0]:
-            ahead = [index[-1] + (step + 1) * gaps[0] for step in range(steps)]
-            return pd.Index(ahead, name=index.name)
+            values = [index[-1] + (step + 1) * gaps[0] for step in range(steps)]
+            return pd.Index(values, name=index.name)
     return pd.RangeIndex(1, steps + 1, name="step")

@@ -12,15 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 from undamped._base.errors import DataError, OptionError
 from undamped._base.options import PositiveInt, convert
 from undamped._base.registry import models
-from undamped.lab.baselines.learns_at_once import ClosedFormModel
+from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.data.recordings.bands import Bands
 from undamped.lab.data.recordings.preparation import Missing
-from undamped.lab.estimators.estimator import _BUDGETS, SequenceEstimator
+from undamped.lab.estimators.estimator import SequenceEstimator
 from undamped.lab.estimators.forecast_format import ForecastFormat
 from undamped.lab.estimators.inputs import collect, index_of, one_or_many, seconds_of
 from undamped.lab.estimators.selection import ChangesToCome, EstimatorTask, ValuesToCome
 from undamped.lab.training import Run
 from undamped.lab.training.fit import AUTO
+from undamped.lab.training.options import BUDGETS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,10 +36,10 @@ class SequenceForecaster(SequenceEstimator):
 
     Forecasts are direct: the model reads the past and returns the next `horizon` values of all
     channels at once. A longer horizon is forecast in blocks, each of which reads the forecasts
-    before it. The end of every series is the validation part, on which models are compared and
+    before it. The end of every series is the validation split, on which models are compared and
     errors are measured. A model with a closed-form fit is fitted again to all values at the end.
     A network that is named by `model` learns changes from the last value, and never trains on the
-    validation part. Only the order of values counts, not the time between them: for irregularly
+    validation split. Only the order of values counts, not the time between them: for irregularly
     sampled series train a model that reads timestamps, such as ode-rnn.
 
     Args:
@@ -92,7 +93,7 @@ class SequenceForecaster(SequenceEstimator):
             seconds = seconds_of(index)
             collection = replace(collection, times=None if seconds is None else [seconds])
         windows = {"horizon": horizon, "window": window, "season": season}
-        self._learn(self._series_set(collection), **windows, split="time", timestamps=False)
+        self._fit_series(self._series_set(collection), **windows, split="time", timestamps=False)
         self.horizon_ = horizon
         # `predict` without X continues these series.
         self._past = [self._read(series).copy() for series in collection.series]
@@ -107,7 +108,7 @@ class SequenceForecaster(SequenceEstimator):
 
     def _train_options(self) -> dict[str, Any]:
         options = super()._train_options()
-        if self.model == AUTO and not any(name in options for name in _BUDGETS):
+        if self.model == AUTO and not any(name in options for name in BUDGETS):
             options["minutes"] = DEFAULT_MINUTES
         return options
 
@@ -130,7 +131,7 @@ class SequenceForecaster(SequenceEstimator):
             X: The series to continue; by default those of `fit`.
             horizon: The number of values; by default that of `fit`.
             quantiles: Return these quantiles of every value, such as (0.1, 0.9) for an 80 %
-                prediction interval, estimated from the errors on the validation part.
+                prediction interval, estimated from the errors on the validation split.
 
         Returns:
             (horizon,) for one series of numbers, (horizon, channels) for one frame, (n, horizon)
@@ -149,7 +150,7 @@ class SequenceForecaster(SequenceEstimator):
             self._check_channels(collection)
             past, form = collection.series, ForecastFormat(X, shape)
         if quantiles is None:
-            return form.values(self._continued(past, steps), self.preparation_.forecast)
+            return form.values(self._forecast(past, steps), self.preparation_.forecast)
         levels = self._levels(quantiles, steps)
         return form.quantiles(self._bounds(past, steps, levels), self.preparation_.forecast, levels)
 
@@ -157,7 +158,7 @@ class SequenceForecaster(SequenceEstimator):
         """Return quantiles as numbers; raise an error if they cannot be computed."""
         if self._bands is None:
             raise DataError(
-                "quantiles need a validation part, and fit had none. Set validation_fraction > 0 "
+                "quantiles need a validation split, and fit had none. Set validation_fraction > 0 "
                 "and use longer series."
             )
         if steps > self.horizon_:
@@ -183,12 +184,12 @@ class SequenceForecaster(SequenceEstimator):
         collection = collect(one_or_many(X)[0], shortest=self.horizon_ + 2)
         self._check_channels(collection)
         past = [series[: -self.horizon_] for series in collection.series]
-        ahead = np.stack([series[-self.horizon_ :] for series in collection.series])
+        truth = np.stack([series[-self.horizon_ :] for series in collection.series])
         scale = np.asarray(self.preparation_.target_std)
         last = np.stack([self._last(series) for series in past])[:, None]
-        errors = ahead - self._continued(past, self.horizon_)
-        naive_errors = ahead - (last * scale + self.preparation_.target_mean)
-        observed = ~np.isnan(ahead)
+        errors = truth - self._forecast(past, self.horizon_)
+        naive_errors = truth - (last * scale + self.preparation_.target_mean)
+        observed = ~np.isnan(truth)
         loss, naive_loss = (np.square((e / scale)[observed]).sum() for e in (errors, naive_errors))
         return float(1 - loss / max(naive_loss, np.finfo(np.float64).tiny))
 
@@ -208,7 +209,7 @@ class SequenceForecaster(SequenceEstimator):
             return np.zeros((len(past), 1, self.n_features_in_))
         return np.stack([self._last(series) for series in past])[:, None]
 
-    def _continued(self, series: list[np.ndarray], horizon: int) -> np.ndarray:
+    def _forecast(self, series: list[np.ndarray], horizon: int) -> np.ndarray:
         """Return forecasts (n, horizon, channels), block by block."""
         preparation = self.preparation_
         past, blocks = [self._read(values) for values in series], []

@@ -55,7 +55,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         groups = groups_of(groups, len(collection.series))
         series_set = self._series_set(collection, targets, groups)
         weights = weights_of(sample_weight, len(collection.series))
-        self._learn(series_set, sample_weights=weights)
+        self._fit_series(series_set, sample_weights=weights)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -19,7 +19,7 @@ from undamped.lab.tasks.task import Batch, Chance, Split, TaskShape
 
 
 class EstimatorTask(SeriesTask):
-    """A `SeriesTask` whose validation part is often too small for an accuracy.
+    """A `SeriesTask` whose validation split is often too small for an accuracy.
 
     Ten series have only eleven different accuracies, so many weights would reach the best one.
     The cross entropy distinguishes them, and is therefore the metric of classifiers.
@@ -46,13 +46,13 @@ class EstimatorTask(SeriesTask):
             self.metric, self.higher_is_better = "cross_entropy", False
 
     def _set_class_weights(self, weights: Mapping[str, float]) -> None:
-        """Set the class weights; their mean over the training part is 1."""
+        """Set the class weights; their mean over the training split is 1."""
         values = np.array([weights[label] for label in self.preparation.classes or ()])
         counts = class_counts(self.series_set, self.preparation, self.parts["train"])
         total = counts @ values
         if not total:
             raise DataError(
-                "class_weight must be > 0 for a class of the training part, got only weights of 0."
+                "class_weight must be > 0 for a class of the training split, got only weights of 0."
             )
         self.class_weights = tuple((values * counts.sum() / total).tolist())
 
@@ -108,9 +108,9 @@ class ChangeTensors(SeriesTensors):
     """Future values as differences from the last value."""
 
     def _to_come(self, number: int) -> Tensor:
-        ahead = super()._to_come(number).view(-1, len(self.preparation.forecast))
-        last = self._inputs(number).inputs[-1, : ahead.shape[1]]
-        return (ahead - torch.from_numpy(last)).flatten()
+        values = super()._to_come(number).view(-1, len(self.preparation.forecast))
+        last = self._inputs(number).inputs[-1, : values.shape[1]]
+        return (values - torch.from_numpy(last)).flatten()
 
 
 class ValuesToCome(EstimatorTask):

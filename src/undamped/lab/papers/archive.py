@@ -182,7 +182,7 @@ def _train(
     name: str, model: str, seeds: Sequence[int], budget: dict[str, Any], minutes: float, out: str
 ) -> ModelScores:
     from undamped._base.registry import models
-    from undamped.lab.baselines.learns_at_once import ClosedFormModel
+    from undamped.lab.baselines.closed_form import ClosedFormModel
     from undamped.lab.training.fit import AUTO
 
     train: dict[str, Any] = {}

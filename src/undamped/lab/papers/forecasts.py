@@ -92,7 +92,7 @@ def run(
             },
             train={"minutes": minutes} if AUTO in models else {},
             seed=seed,
-            tick=report,
+            progress=report,
         )
     results = {name: test.to_dict() for name, test in tests.items()}
     comparison = compare_auto(results)

@@ -108,7 +108,7 @@ def run(
     """
     from undamped._base.registry import models as model_registry
     from undamped._base.registry import tasks as task_registry
-    from undamped.lab.baselines.learns_at_once import ClosedFormModel
+    from undamped.lab.baselines.closed_form import ClosedFormModel
 
     check_available(sets, models)
     recurrent = [n for n in models if not issubclass(model_registry[n], ClosedFormModel)]

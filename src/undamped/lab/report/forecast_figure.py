@@ -28,28 +28,28 @@ def draw_backtest(result: Backtest) -> Any:
     """
     from matplotlib.figure import Figure
 
-    models = [model for model in result.models if model.ahead is not None][:MAX_PANELS]
+    models = [model for model in result.models if model.forecasts is not None][:MAX_PANELS]
     figure = Figure(figsize=(8, 1.9 * len(models) + 0.7), dpi=110, layout="constrained")
     panels = figure.subplots(len(models), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     truth = result.series[0][:, 0]
     for panel, model in zip(panels, models, strict=True):
-        assert model.ahead is not None
-        indices = _last_disjoint(model.ahead.origins, result.horizon)
-        begin = max(0, int(model.ahead.origins[indices[0], 1]) - 2 * result.horizon)
-        stop = int(model.ahead.origins[indices[-1], 1]) + result.horizon
+        assert model.forecasts is not None
+        indices = _last_disjoint(model.forecasts.origins, result.horizon)
+        begin = max(0, int(model.forecasts.origins[indices[0], 1]) - 2 * result.horizon)
+        stop = int(model.forecasts.origins[indices[-1], 1]) + result.horizon
         panel.plot(np.arange(begin, stop), truth[begin:stop], color="black", lw=1.0, label="true")
         for order, index in enumerate(indices):
-            steps = int(model.ahead.origins[index, 1]) + np.arange(result.horizon)
+            steps = int(model.forecasts.origins[index, 1]) + np.arange(result.horizon)
             _band(
                 panel,
                 steps,
-                model.ahead.said[index, :, 0],
-                model.ahead.bounds[index, :, 0],
-                model.ahead.levels,
+                model.forecasts.values[index, :, 0],
+                model.forecasts.bounds[index, :, 0],
+                model.forecasts.levels,
                 labelled=order == 0,
             )
             panel.axvline(steps[0] - 0.5, color="0.75", lw=0.8, zorder=0)
-        scores = model.ahead.scores()
+        scores = model.forecasts.scores()
         mase = "–" if scores["mase"] is None else f"{scores['mase']:.2f}"
         title = f"{model.model}: MASE {mase}, {100 * (scores['coverage'] or 0):.0f} % in the band"
         panel.set_title(title, fontsize=9, loc="left")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from undamped._base.registry import models
-from undamped.lab.baselines.learns_at_once import ClosedFormModel
+from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.sweeps.folder import SweepFolder
 from undamped.lab.sweeps.plan import Plan
 from undamped.lab.sweeps.sweep import Progress, sweep

@@ -1,10 +1,9 @@
-"""Backtests: forecasts from many origins of the past, each by a model that knew nothing later.
+"""Backtests: forecasts from many origins in the past, each without knowledge of the future.
 
-The end of every series is cut into folds. Before each fold a model is trained anew, on everything
-that came before it; then it forecasts from one origin after the other through the fold, with its
-weights as they are and all values up to the origin before its eyes. Bands come from validation
-data before the fold, and move when what was forecast has come; so coverage is what a person would
-have seen.
+The end of every series is divided into folds. Before each fold a model is trained on everything
+before it. It then makes forecasts from one origin after the other in the fold, with unchanged
+weights and all values up to the origin. Bands come from validation data before the fold, and are
+updated when the true values are available, so that the coverage is that of live use.
 """
 
 from __future__ import annotations
@@ -18,60 +17,63 @@ from typing import Any
 
 import numpy as np
 
-from undamped._base.errors import DataError, OptionError, UndampedError, explain
+from undamped._base.errors import DataError, OptionError, UndampedError
 from undamped.lab.data.recordings.preparation import middle_of
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training.calibration import answers_and_truth, spread
-from undamped.lab.training.fit import fit
-from undamped.lab.training.forecast_scores import Ahead, seasonal_change, together
+from undamped.lab.training.fit import AUTO, fit
+from undamped.lab.training.forecast_scores import Forecasts, concatenate, seasonal_change
 from undamped.lab.training.run import Run
 
-_VALIDATION = 0.18  # of what is before a fold
+_VALIDATION = 0.18  # fraction of the data before a fold
 
 
 @dataclass(frozen=True)
-class Tested:
-    """What one model came to.
+class ModelBacktest:
+    """The backtest of one model.
 
     Args:
         model: Its registry name, or "auto".
-        ahead: Its forecasts; None where it refused.
-        seconds: Of its trainings, together.
-        chosen: What "auto" chose, before each fold.
-        refused: Why there are none, in a sentence.
+        forecasts: Its forecasts; None if it could not be trained.
+        seconds: The time of its trainings.
+        selected: The models that "auto" selected, fold by fold.
+        refused: Why it could not be trained, in a sentence.
     """
 
     model: str
-    ahead: Ahead | None = None
+    forecasts: Forecasts | None = None
     seconds: float = 0.0
-    chosen: list[str] = field(default_factory=list)
+    selected: list[str] = field(default_factory=list)
     refused: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values: scores over all steps ahead, and of each of them."""
-        if self.ahead is None:
+        """Return plain values: scores over all steps of the horizon, and of each of them."""
+        if self.forecasts is None:
             return {"model": self.model, "refused": self.refused}
-        steps = range(self.ahead.said.shape[1])
-        found: dict[str, Any] = {"model": self.model, **self.ahead.scores()}
-        found["seconds"] = round(self.seconds, 3)
-        found["steps"] = {h + 1: self.ahead.scores(slice(h, h + 1)) for h in steps}
-        return {**found, "chosen": self.chosen} if self.chosen else found
+        steps = range(self.forecasts.values.shape[1])
+        return {
+            "model": self.model,
+            **self.forecasts.scores(),
+            "seconds": round(self.seconds, 3),
+            "steps": {h + 1: self.forecasts.scores(slice(h, h + 1)) for h in steps},
+            **({"chosen": self.selected} if self.selected else {}),
+        }
 
 
 @dataclass(frozen=True)
 class Backtest:
-    """What several models came to on one set of series.
+    """The backtests of several models on one set of series.
 
     Args:
-        source: The set.
-        channels: What was predicted.
-        horizon: Values to come.
-        season: As it was said or found before the last fold.
-        folds: How often every model was trained.
-        levels: The quantiles of the bands.
-        series: The series, each (time, predicted channels), for pictures.
-        models: What each came to.
+        source: The name of the set.
+        channels: The forecast channels.
+        horizon: Steps of a forecast.
+        season: The season, as set or as estimated before the last fold.
+        folds: Number of folds.
+        levels: The levels of the quantiles of the bands.
+        series: The series, each (time, forecast channels), for figures.
+        models: The backtest of each model.
     """
 
     source: str
@@ -81,15 +83,16 @@ class Backtest:
     folds: int
     levels: tuple[float, ...]
     series: list[np.ndarray]
-    models: list[Tested]
+    models: list[ModelBacktest]
 
     @property
-    def wanted(self) -> float:
-        """What share of the values should lie within the band."""
+    def nominal_coverage(self) -> float:
+        """The fraction of values that should be within the band."""
         return self.levels[-1] - self.levels[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON but the forecasts themselves."""
+        """Return everything for JSON, without the forecasts themselves."""
+        counts = [len(model.forecasts.origins) for model in self.models if model.forecasts]
         return {
             "source": self.source,
             "channels": self.channels,
@@ -97,8 +100,8 @@ class Backtest:
             "season": self.season,
             "folds": self.folds,
             "quantiles": list(self.levels),
-            "origins": max((len(m.ahead.origins) for m in self.models if m.ahead), default=0),
-            "models": [one.to_dict() for one in self.models],
+            "origins": max(counts, default=0),
+            "models": [model.to_dict() for model in self.models],
         }
 
 
@@ -114,52 +117,50 @@ def backtest(
     model_options: Mapping[str, Mapping[str, Any]] | None = None,
     train: Mapping[str, Any] | None = None,
     seed: int = 0,
-    tick: Callable[..., None] | None = None,
+    progress: Callable[..., None] | None = None,
 ) -> Backtest:
-    """Forecast from many origins in the last part of every series.
+    """Make forecasts from many origins in the last part of every series.
 
     Args:
         series_set: The recordings.
         models: Registry names, and "auto".
-        horizon: Values to come.
-        folds: How often models are trained anew.
-        share: How much of every series is forecast, at its end.
-        origins: Forecasts in every fold, at most; they are spread evenly.
+        horizon: Steps of a forecast.
+        folds: Number of folds; models are trained before each.
+        share: The fraction of every series that is forecast, at its end.
+        origins: The largest number of forecasts per fold; they are evenly spread.
         options: Further options of the task: season, quantiles, window, forecast, ….
         model_options: Options of each model, by its name.
-        train: Options of training.
-        seed: Where random numbers come from.
-        tick: Called with what is done next and the share of all.
+        train: Training options.
+        seed: The seed of all random numbers.
+        progress: Called with the next step as text and the completed fraction.
 
     Example:
         >>> wave = np.sin(np.arange(200) / 3)[:, None]
-        >>> found = backtest(SeriesSet.of([wave]), ["seasonal-naive", "ridge-lags"], horizon=6)
+        >>> result = backtest(SeriesSet.of([wave]), ["seasonal-naive", "ridge-lags"], horizon=6)
     """
     if not 0 < share < 0.9:
         raise OptionError(
-            explain(
-                "share",
-                expected="a number between 0 and 0.9",
-                got=share,
-                remedy="For example 0.3, the last three tenths of every series.",
-            )
+            f"share must be between 0 and 0.9, got {share}. For example 0.3, the last three tenths "
+            "of every series."
         )
     tasks = _tasks(series_set, horizon, folds, share, dict(options or {}), seed)
-    found = []
-    for place, model in enumerate(models):
+    results = []
+    for index, model in enumerate(models):
 
-        def say(fold: int, model: str = model, place: int = place) -> None:
-            if tick is not None:
-                done = (place * folds + fold) / (len(models) * folds)
-                tick(f"{model}, fold {fold + 1} of {folds}", done)
+        def report(fold: int, model: str = model, index: int = index) -> None:
+            if progress is not None:
+                done = (index * folds + fold) / (len(models) * folds)
+                progress(f"{model}, fold {fold + 1} of {folds}", done)
 
-        chosen = (model_options or {}).get(model, {})
-        found.append(_tested(model, tasks, origins, chosen, dict(train or {}), seed, say))
+        chosen_options = (model_options or {}).get(model, {})
+        results.append(
+            _backtest_model(model, tasks, origins, chosen_options, dict(train or {}), seed, report)
+        )
     last = tasks[-1]
-    places = [series_set.channels.index(name) for name in last.preparation.forecast]
-    levels = next((m.ahead.levels for m in found if m.ahead is not None), ())
+    channels = [series_set.channels.index(name) for name in last.preparation.forecast]
+    levels = next((m.forecasts.levels for m in results if m.forecasts is not None), ())
     if not levels:
-        raise DataError(found[0].refused)
+        raise DataError(results[0].refused)
     return Backtest(
         series_set.source,
         last.preparation.forecast,
@@ -167,8 +168,8 @@ def backtest(
         last.season,
         folds,
         levels,
-        [np.asarray(one[:, places], dtype=np.float64) for one in series_set.series],
-        found,
+        [np.asarray(values[:, channels], dtype=np.float64) for values in series_set.series],
+        results,
     )
 
 
@@ -176,32 +177,28 @@ def _tasks(
     series_set: SeriesSet,
     horizon: int,
     folds: int,
-    share: float,
+    fraction: float,
     options: dict[str, Any],
     seed: int,
 ) -> list[SeriesTask]:
-    """Return a task for every fold: what was before it to learn from, the fold as its test."""
+    """Return a task for every fold: the data before it for training, the fold as test split."""
     longest = int(series_set.lengths.max())
-    first, last = round((1 - share) * longest), longest - horizon
+    first, last = round((1 - fraction) * longest), longest - horizon
     if last - first + 1 < folds:
         raise DataError(
-            explain(
-                f"{series_set.source}: backtest",
-                expected=f"at least {folds} origins, one for every fold, with {horizon} known "
-                "values after them",
-                got=max(0, last - first + 1),
-                remedy="Choose a shorter horizon, a larger share or fewer folds.",
-            )
+            f"{series_set.source}: a backtest needs at least {folds} origins, one per fold, with "
+            f"{horizon} values after them, got {max(0, last - first + 1)}. Choose a shorter "
+            "horizon, a larger share or fewer folds."
         )
     edges = np.linspace(first, last + 1, folds + 1).round() / longest
     tasks = []
     for begin, stop in itertools.pairwise(edges.tolist()):
         # The last origin of a fold is its last step, so that forecasts reach beyond it.
         end = min(1.0, stop + (horizon - 1) / longest)
-        whole = replace(_until(series_set, end), targets=None, parts=None)
+        beginning = replace(_until(series_set, end), targets=None, parts=None)
         valid = begin / end * _VALIDATION
         task = SeriesTask(
-            whole,
+            beginning,
             horizon=horizon,
             split="time",
             fractions=(begin / end - valid, valid, 1 - begin / end),
@@ -210,40 +207,36 @@ def _tasks(
         )
         if task.preparation.at_times:
             raise DataError(
-                explain(
-                    f"{series_set.source}: backtest",
-                    expected="steps of even length",
-                    got="uneven timestamps, of which models are told",
-                    remedy="Say timestamps=false if steps count and not the time between them.",
-                )
+                f"{series_set.source}: a backtest needs regular timestamps, got irregular ones. "
+                "Set timestamps=false to ignore them."
             )
         tasks.append(task)
     return tasks
 
 
-def _until(series_set: SeriesSet, share: float) -> SeriesSet:
+def _until(series_set: SeriesSet, fraction: float) -> SeriesSet:
     """Return the beginning of every series."""
-    stops = [max(1, round(share * len(one))) for one in series_set.series]
-    cut = [one[:stop] for one, stop in zip(series_set.series, stops, strict=True)]
+    stops = [max(1, round(fraction * len(values))) for values in series_set.series]
+    series = [values[:stop] for values, stop in zip(series_set.series, stops, strict=True)]
     times = series_set.times
     if times is not None:
-        times = [one[:stop] for one, stop in zip(times, stops, strict=True)]
-    return replace(series_set, series=cut, times=times)
+        times = [values[:stop] for values, stop in zip(times, stops, strict=True)]
+    return replace(series_set, series=series, times=times)
 
 
-def _tested(
+def _backtest_model(
     model: str,
     tasks: list[SeriesTask],
     origins: int,
     options: Mapping[str, Any],
     train: dict[str, Any],
     seed: int,
-    say: Callable[[int], None],
-) -> Tested:
-    parts, seconds, chosen = [], 0.0, []
-    moved = np.zeros(1)  # bands of a fold begin where those of the last one ended
+    report: Callable[[int], None],
+) -> ModelBacktest:
+    parts, seconds, selected = [], 0.0, []
+    shift = np.zeros(1)  # the bands of a fold start with the shift at the end of the last fold
     for fold, task in enumerate(tasks):
-        say(fold)
+        report(fold)
         with tempfile.TemporaryDirectory(prefix="undamped-") as folder:
             try:
                 run = fit(
@@ -256,50 +249,52 @@ def _tested(
                     progress=False,
                 )
             except UndampedError as error:
-                return Tested(model, refused=str(error))
+                return ModelBacktest(model, refused=str(error))
             settings = run.settings
             if settings["status"] != "finished":
                 raise KeyboardInterrupt
-            race = sum(one.get("seconds", 0.0) for one in settings.get("tried", []))
-            seconds += settings["result"]["seconds"] + race
-            if model == "auto":
-                chosen.append(settings["model"]["name"])
-            ahead, moved = _ahead(run, task, origins, moved)
-            parts.append(ahead)
-    return Tested(model, together(parts), seconds, chosen)
+            comparison = sum(entry.get("seconds", 0.0) for entry in settings.get("tried", []))
+            seconds += settings["result"]["seconds"] + comparison
+            if model == AUTO:
+                selected.append(settings["model"]["name"])
+            forecasts, shift = _forecasts(run, task, origins, shift)
+            parts.append(forecasts)
+    return ModelBacktest(model, concatenate(parts), seconds, selected)
 
 
-def _ahead(run: Run, task: SeriesTask, origins: int, moved: np.ndarray) -> tuple[Ahead, np.ndarray]:
-    """Return the forecasts of a run from origins of its test part, and how bands moved."""
+def _forecasts(
+    run: Run, task: SeriesTask, origins: int, shift: np.ndarray
+) -> tuple[Forecasts, np.ndarray]:
+    """Return the forecasts of a run from origins of its test split, and the shift of the bands."""
     model, bands, prepared = run.model(), run.bands(), task.preparation
     assert bands is not None
     answers, truth = answers_and_truth(model, task, "test", 64, origins)
-    zero, one = np.array(prepared.target_mean), np.array(prepared.target_std)
-    said = prepared.middle(answers.reshape(len(answers), -1))
-    cut = task.series_set
-    assert cut.origin is not None
+    mean, std = np.array(prepared.target_mean), np.array(prepared.target_std)
+    values = prepared.middle(answers.reshape(len(answers), -1))
+    windows = task.series_set
+    assert windows.origin is not None
     train, test = task.parts["train"], task.parts["test"]
     test = test[spread(len(test), origins).numpy()]
-    first = cut.origin[test, 1] + cut.lengths[test] - task.horizon
-    end = cut.origin[train, 1] + cut.lengths[train]
-    places = [cut.channels.index(name) for name in prepared.forecast]
-    known = [
-        np.asarray(whole[: int(end.max()), places], dtype=np.float64)
-        for whole in task.recordings.series
+    first = windows.origin[test, 1] + windows.lengths[test] - task.horizon
+    end = windows.origin[train, 1] + windows.lengths[train]
+    channels = [windows.channels.index(name) for name in prepared.forecast]
+    history = [
+        np.asarray(series[: int(end.max()), channels], dtype=np.float64)
+        for series in task.recordings.series
     ]
-    bounds, ends = np.zeros((*truth.shape, len(bands.levels))), []
-    for recording in np.unique(cut.origin[test, 0]):
-        own = np.flatnonzero(cut.origin[test, 0] == recording)
-        bounds[own], after = bands.moved(moved).tracked(answers[own], truth[own], first[own])
-        ends.append(after.moved_since(bands))
-    if answers.ndim == 4:  # of a model that answers with quantiles
-        said = bounds[..., middle_of(bands.levels)]
-    ahead = Ahead(
-        np.stack([cut.origin[test, 0], first], axis=1),
-        said * one + zero,
-        bounds * one[:, None] + zero[:, None],
-        truth * one + zero,
+    bounds, shifts = np.zeros((*truth.shape, len(bands.levels))), []
+    for recording in np.unique(windows.origin[test, 0]):
+        rows = np.flatnonzero(windows.origin[test, 0] == recording)
+        bounds[rows], after = bands.moved(shift).tracked(answers[rows], truth[rows], first[rows])
+        shifts.append(after.moved_since(bands))
+    if answers.ndim == 4:  # a model of quantiles
+        values = bounds[..., middle_of(bands.levels)]
+    forecasts = Forecasts(
+        np.stack([windows.origin[test, 0], first], axis=1),
+        values * std + mean,
+        bounds * std[:, None] + mean[:, None],
+        truth * std + mean,
         tuple(bands.levels),
-        seasonal_change(known, task.season),
+        seasonal_change(history, task.season),
     )
-    return ahead, np.mean(ends, axis=0)
+    return forecasts, np.mean(shifts, axis=0)

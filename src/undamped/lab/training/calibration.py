@@ -1,4 +1,4 @@
-"""Bands of a forecast, from what a model says about data that it has not learnt from."""
+"""Bands of forecasts and thresholds of alarms, from predictions on validation data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import torch
 
-from undamped._base.errors import DataError, UndampedError, explain
+from undamped._base.errors import DataError, UndampedError
 from undamped.lab.data.recordings.alarm import Alarm
 from undamped.lab.data.recordings.bands import Bands
 from undamped.lab.tasks import optional
@@ -18,87 +18,113 @@ from undamped.lab.training.evaluation import with_full_history
 from undamped.lab.training.run import Run
 from undamped.models.task_model import TaskModel
 
+FitEarlier = Callable[[Task], TaskModel]
+"""Fits a model to a task whose validation split is an earlier one."""
 EARLIER = 2
-"""How many earlier validation parts bands are read from, too."""
+"""Number of earlier validation splits whose errors are used too."""
 MOST_WINDOWS = 40
-"""Of each validation part."""
+"""The largest number of windows of each validation split."""
+
+
+def calibrate_run(
+    run: Run, model: TaskModel, task: Task, batch_size: int, fit_earlier: FitEarlier | None = None
+) -> None:
+    """Store the bands of a forecast and the threshold of an alarm in a run, if there are any.
+
+    Args:
+        run: The run. The threshold is stored with its preparation, so that predictions use it.
+        model: Its model, before it is fitted to the validation split.
+        task: The task.
+        batch_size: Windows per batch.
+        fit_earlier: See `calibrate`.
+    """
+    if not isinstance(task, SeriesTask):
+        return
+    bands = calibrate(model, task, batch_size, fit_earlier)
+    if bands is not None:
+        run.update(bands=bands.to_dict())
+    if task.alarm is not None:
+        alarm = _fit_alarm(model, task, batch_size)
+        run.update(preparation={**run.settings["preparation"], "alarm": alarm.to_dict()})
+
+
+def calibrated_scores(
+    run: Run, model: TaskModel, task: Task, split: Split, batch_size: int
+) -> dict[str, float]:
+    """Return scores of the bands and of the threshold of a run on a split.
+
+    Args:
+        run: The run.
+        model: Its model.
+        task: Its task, or one of `Task.test_parts`.
+        split: The split.
+        batch_size: Windows per batch.
+    """
+    bands, alarm = run.bands(), _alarm(run)
+    scores = {}
+    if bands is not None:
+        scores |= band_scores(model, task, split, batch_size, bands)
+    if alarm is not None and isinstance(task, SeriesTask):
+        probabilities, truth = _probabilities(model, task, alarm.positive, split, batch_size)
+        sensitivity, specificity = Alarm.rates(probabilities >= alarm.threshold, truth)
+        scores |= {"sensitivity": sensitivity, "specificity": specificity}
+    return scores
 
 
 def calibrate(
-    model: TaskModel, task: Task, batch_size: int, learn: Callable[[Task], TaskModel] | None = None
+    model: TaskModel, task: Task, batch_size: int, fit_earlier: FitEarlier | None = None
 ) -> Bands | None:
-    """Return the bands that errors on validation parts suggest; None where there are none.
+    """Return bands from the errors on validation splits; None for a task without bands.
 
     Args:
-        model: A model that has learnt from the training part and not from the validation part.
+        model: A model that is fitted to the training split and not to the validation split.
         task: The task.
-        batch_size: Windows at once.
-        learn: Returns such a model for a task whose validation part is an earlier one, so that
-            there are more errors; not for models that take long.
+        batch_size: Windows per batch.
+        fit_earlier: Adds the errors on earlier validation splits; only for models that are fitted
+            quickly.
     """
     if not _has_bands(task) or optional.validates_on_training(task):
         return None
-    found = [answers_and_truth(model, task, "valid", batch_size, MOST_WINDOWS)]
-    for number in range(1, EARLIER + 1) if learn is not None else ():
-        earlier = task.redrawn(number)
+    parts = [answers_and_truth(model, task, "valid", batch_size, MOST_WINDOWS)]
+    for index in range(1, EARLIER + 1) if fit_earlier is not None else ():
+        earlier = task.redrawn(index)
         if earlier is None:
             break
-        assert learn is not None
+        assert fit_earlier is not None
         try:
-            again = learn(earlier)
-        except UndampedError:  # too little is left to learn from
+            earlier_model = fit_earlier(earlier)
+        except UndampedError:  # too little training data remains
             break
-        found.append(answers_and_truth(again, earlier, "valid", batch_size, MOST_WINDOWS))
-    answers, truth = (np.concatenate(part) for part in zip(*found, strict=True))
+        parts.append(answers_and_truth(earlier_model, earlier, "valid", batch_size, MOST_WINDOWS))
+    answers, truth = (np.concatenate(part) for part in zip(*parts, strict=True))
     prepared = task.preparation
     units = prepared.target_mean, prepared.target_std
     return Bands.fit(answers, truth, task.quantiles or task.band_levels, *units)
 
 
-def store_bands(
-    run: Run,
-    model: TaskModel,
-    task: Task,
-    batch_size: int,
-    learn: Callable[[Task], TaskModel] | None = None,
-) -> None:
-    """Write the bands of a forecast into its run; nothing where there are none.
-
-    Args:
-        run: The run.
-        model: Its model, before it has learnt from the validation part.
-        task: The task.
-        batch_size: Windows at once.
-        learn: See `calibrate`.
-    """
-    bands = calibrate(model, task, batch_size, learn)
-    if bands is not None:
-        run.update(bands=bands.to_dict())
-
-
 def band_scores(
     model: TaskModel, task: Task, split: Split, batch_size: int, bands: Bands
 ) -> dict[str, float]:
-    """Return what bands come to on a part: pinball loss in original units, share of values inside.
+    """Return pinball loss in original units and coverage of bands on a split.
 
     Args:
         model: The model.
         task: The task.
-        split: Which part.
-        batch_size: Windows at once.
+        split: The split.
+        batch_size: Windows per batch.
         bands: Its bands.
     """
     if not _has_bands(task):
         return {}
     answers, truth = answers_and_truth(model, task, split, batch_size)
     bounds, levels = bands.around(answers), np.array(bands.levels)
-    known, unit = ~np.isnan(truth), np.array(task.preparation.target_std)
+    mask, unit = ~np.isnan(truth), np.array(task.preparation.target_std)
     errors = (truth[..., None] - bounds) * unit[:, None]
     loss = np.maximum(levels * errors, (levels - 1) * errors).mean(-1)
     inside = (truth >= bounds[..., 0]) & (truth <= bounds[..., -1])
     return {
-        "pinball": float(loss[known].mean()),
-        "coverage": float(inside[known].mean()),
+        "pinball": float(loss[mask].mean()),
+        "coverage": float(inside[mask].mean()),
         "wanted_coverage": float(levels[-1] - levels[0]),
     }
 
@@ -107,33 +133,40 @@ def band_scores(
 def answers_and_truth(
     model: TaskModel, task: SeriesTask, split: Split, batch_size: int, most: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what a model says about the windows of a part, and what came; standardised.
+    """Return the forecasts of the windows of a split and the true values, standardised.
+
+    Args:
+        model: The model.
+        task: The task.
+        split: The split.
+        batch_size: Windows per batch.
+        most: The largest number of windows.
 
     Returns:
-        (windows, horizon, channels), with quantiles behind them where the model answers with
-        those; and (windows, horizon, channels), NaN where nobody knows.
+        (windows, horizon, channels), or (windows, horizon, channels, quantiles) for a model of
+        quantiles; and (windows, horizon, channels), NaN where a value is missing.
     """
-    seen: Any = with_full_history(model, task)
+    full_task: Any = with_full_history(model, task)
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
     rows, truths = [], []
-    for index in spread(seen.sequences(split), most).split(batch_size):
-        batch = seen.take(split, index, seen.generator(split, 0))
+    for index in spread(full_task.sequences(split), most).split(batch_size):
+        batch = full_task.take(split, index, full_task.generator(split, 0))
         rows.append(model.run(batch.to(device))[0].double().cpu().numpy())
         truths.append(batch.targets.double().numpy())
     model.train(was_training)
     prepared, truth = task.preparation, np.concatenate(truths)
-    ahead = truth.reshape(len(truth), prepared.horizon, len(prepared.forecast))
-    return prepared.to_forecasts(np.concatenate(rows)), ahead
+    shape = len(truth), prepared.horizon, len(prepared.forecast)
+    return prepared.to_forecasts(np.concatenate(rows)), truth.reshape(shape)
 
 
 def spread(count: int, most: int | None = None) -> torch.Tensor:
-    """Return numbers of windows: all, or some from everywhere, since neighbours tell the same.
+    """Return indices of windows: all, or evenly spread ones, since adjacent windows are similar.
 
     Args:
-        count: How many there are.
-        most: How many are enough.
+        count: Number of windows.
+        most: The largest number of indices.
     """
     return torch.arange(0, count, -(-count // most) if most and count else 1)
 
@@ -144,56 +177,21 @@ def _has_bands(task: Task) -> TypeGuard[SeriesTask]:
     )
 
 
-def store_alarm(run: Run, model: TaskModel, task: Task, batch_size: int) -> None:
-    """Choose the threshold that the task asks for, if it does.
-
-    Args:
-        run: Where it is kept, with the preparation: whatever answers with that heeds it.
-        model: A model that has not learnt from the validation part.
-        task: The task.
-        batch_size: Series at a time.
-    """
-    if not isinstance(task, SeriesTask) or task.alarm is None:
-        return
+def _fit_alarm(model: TaskModel, task: SeriesTask, batch_size: int) -> Alarm:
+    """Return the threshold for the sensitivity that the task requests."""
+    assert task.alarm is not None
     if optional.validates_on_training(task):
         raise DataError(
-            explain(
-                "sensitivity",
-                expected="a validation part of its own to choose a threshold on",
-                got="so few series that training data validates",
-                remedy="Give more series.",
-            )
+            "sensitivity needs a validation split to choose a threshold on, but there are too few "
+            "series for one. Add series."
         )
-    positive, wanted = task.alarm
-    likely, truth = _probabilities(model, task, positive, "valid", batch_size)
-    chosen = Alarm.choose(positive, likely, truth, wanted)
-    run.update(preparation={**run.settings["preparation"], "alarm": chosen.to_dict()})
-
-
-def alarm_scores(run: Run, model: TaskModel, task: Task, batch_size: int) -> dict[str, float]:
-    """Return sensitivity and specificity on the test part, with the threshold of the run.
-
-    Args:
-        run: The run.
-        model: Its model.
-        task: Its task, or a part of it.
-        batch_size: Series at a time.
-    """
-    alarm = _alarm(run)
-    if alarm is None or not isinstance(task, SeriesTask):
-        return {}
-    likely, truth = _probabilities(model, task, alarm.positive, "test", batch_size)
-    found, spared = Alarm.rates(likely >= alarm.threshold, truth)
-    return {"sensitivity": found, "specificity": spared}
+    positive, sensitivity = task.alarm
+    probabilities, truth = _probabilities(model, task, positive, "valid", batch_size)
+    return Alarm.choose(positive, probabilities, truth, sensitivity)
 
 
 def alarm_notes(run: Run, result: Mapping[str, Any]) -> list[str]:
-    """Return what there is to say about the threshold of a run; nothing where it has none.
-
-    Args:
-        run: The run.
-        result: What it came to.
-    """
+    """Return sentences about the threshold of a run and its result; none without a threshold."""
     alarm = _alarm(run)
     if alarm is None:
         return []
@@ -202,8 +200,9 @@ def alarm_notes(run: Run, result: Mapping[str, Any]) -> list[str]:
         return [alarm.sentence]
     return [
         alarm.sentence,
-        f"On the test part its sensitivity is {test['sensitivity']:.3g} and its specificity "
-        f"{test['specificity']:.3g}; accuracy and confusion are those of the likeliest class.",
+        f"On the test split its sensitivity is {test['sensitivity']:.3g} and its specificity "
+        f"{test['specificity']:.3g}; accuracy and confusion matrix are those of the most likely "
+        "class.",
     ]
 
 
@@ -214,19 +213,19 @@ def _alarm(run: Run) -> Alarm | None:
 
 @torch.no_grad()
 def _probabilities(
-    model: TaskModel, task: SeriesTask, positive: str, part: Split, batch_size: int
+    model: TaskModel, task: SeriesTask, positive: str, split: Split, batch_size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how likely every series is of the class, and which are."""
+    """Return the probability of a class for every series, and which series belong to it."""
     assert task.preparation.classes is not None
-    place = task.preparation.classes.index(positive)
+    column = task.preparation.classes.index(positive)
     device = next(model.parameters()).device
-    training = model.training
+    was_training = model.training
     model.eval()
-    likely, truth = [], []
-    for number in range(task.count(part, batch_size) or 0):
-        batch = task.batch(part, number, batch_size).to(device)
-        known = batch.targets >= 0
-        likely.append(torch.softmax(model(batch).double(), -1)[known, place].cpu())
-        truth.append((batch.targets[known] == place).cpu())
-    model.train(training)
-    return torch.cat(likely).numpy(), torch.cat(truth).numpy()
+    probabilities, truth = [], []
+    for index in range(task.count(split, batch_size) or 0):
+        batch = task.batch(split, index, batch_size).to(device)
+        mask = batch.targets >= 0
+        probabilities.append(torch.softmax(model(batch).double(), -1)[mask, column].cpu())
+        truth.append((batch.targets[mask] == column).cpu())
+    model.train(was_training)
+    return torch.cat(probabilities).numpy(), torch.cat(truth).numpy()

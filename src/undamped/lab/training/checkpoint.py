@@ -1,9 +1,8 @@
-"""Checkpoints: everything an interrupted training needs to end with the same numbers.
+"""Checkpoints, from which an interrupted training ends with the same bits.
 
-A checkpoint is one safetensors file, so it appears whole or not at all. Tensors (weights,
-optimiser moments, carried state) are stored as such; counters and other plain values lie as
-JSON in its header. Random numbers need no place in it: those of step n are a function of the
-seed and n.
+A checkpoint is one safetensors file, which is written atomically. Tensors (weights, optimizer
+moments, carried states) are stored as such; counters and other plain values are JSON in its header.
+It contains no random numbers, since those of step n are a function of the seed and n.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +20,18 @@ from undamped._base.files import read_tensors, write_tensors
 from undamped.lab.training.progress import Progress
 from undamped.lab.training.run import load_weights
 
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
 Carried = list[tuple[Tensor, ...] | None]
-"""What each process carries from batch to batch."""
+"""The state that each process carries from batch to batch."""
 
 
 @dataclass
 class Checkpoint:
-    """A training that can go on.
+    """The contents of a checkpoint.
 
-    Of an optimiser only its state is kept: its groups come from the model and the options.
+    The parameter groups of the optimizer are not stored: they follow from model and options.
     """
 
     model: dict[str, Tensor]
@@ -76,7 +78,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
             if kind == "model":
                 model[name] = tensor
             elif kind == "carried":
-                carried[name if "/" in name else f"0/{name}"] = tensor  # once there was one process
+                # Earlier versions stored the state of one process without its rank.
+                carried[name if "/" in name else f"0/{name}"] = tensor
             else:
                 index, _, entry = name.partition("/")
                 state.setdefault(int(index), {})[entry] = tensor
@@ -97,19 +100,18 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 def _damaged(path: str) -> RunError:
     return RunError(
-        f"{path}: expected a checkpoint of undamped, got another file or a damaged one. Restore it "
-        "from a copy, or train anew."
+        f"{path} is not a checkpoint of undamped, or it is damaged. Restore it from a copy, or "
+        "train again."
     )
 
 
 def _is_plausible(progress: Progress) -> bool:
-    """Whether everything is of the kind that a new `Progress` has in its place."""
-    usual = vars(Progress())
-    number = (int, float)
-    kinds = {bool: bool, int: int, float: number, type(None): (*number, type(None))}
+    """Return whether all values have the types of a new `Progress`."""
+    defaults, number = vars(Progress()), (int, float)
+    types = {bool: bool, int: int, float: number, type(None): (*number, type(None))}
     return (
         all(
-            isinstance(value, kinds.get(type(usual[name]), type(usual[name])))
+            isinstance(value, types.get(type(defaults[name]), type(defaults[name])))
             for name, value in vars(progress).items()
         )
         and all(isinstance(row, dict) for row in progress.rows)
@@ -123,7 +125,7 @@ def _is_plausible(progress: Progress) -> bool:
 
 
 def _states(tensors: dict[str, Tensor], counts: list[int]) -> Carried | None:
-    """Return the states of all processes from their tensors, and how many each has."""
+    """Return the states of all processes from their tensors and the number of tensors of each."""
     return [
         tuple(tensors[f"{process}/{index}"] for index in range(count)) or None
         for process, count in enumerate(counts)
@@ -133,16 +135,16 @@ def _states(tensors: dict[str, Tensor], counts: list[int]) -> Carried | None:
 def restore(
     checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer, source: str
 ) -> None:
-    """Put weights and optimiser where the checkpoint left them."""
+    """Load the weights and the state of the optimizer."""
     load_weights(model, checkpoint.model, source)
     groups = optimizer.state_dict()["param_groups"]
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    usual = _usual_state(optimizer)
+    expected = _example_state(optimizer)
     for index, entries in checkpoint.optimizer.items():
-        if not 0 <= index < len(parameters) or set(entries) != set(usual):
+        if not 0 <= index < len(parameters) or set(entries) != set(expected):
             raise _damaged(source)
         for name, value in entries.items():
-            if isinstance(usual[name], Tensor):  # shaped like the parameter, or a count of steps
+            if isinstance(expected[name], Tensor):  # of the parameter's shape, or a step count
                 shapes = (torch.Size(), parameters[index].shape)
                 fits = isinstance(value, Tensor) and value.shape in shapes
             else:
@@ -152,11 +154,41 @@ def restore(
     optimizer.load_state_dict({"state": checkpoint.optimizer, "param_groups": groups})
 
 
-def _usual_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return what an optimiser of this kind knows of a parameter after a step."""
-    number = nn.Parameter(torch.zeros(1))
-    number.grad = torch.zeros(1)
-    like: Any = type(optimizer)
-    trial = like([{**optimizer.param_groups[0], "params": [number]}])
+def _example_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return the state of a parameter of one number after a step with such an optimizer."""
+    parameter = nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros(1)
+    optimizer_class: Any = type(optimizer)
+    trial = optimizer_class([{**optimizer.param_groups[0], "params": [parameter]}])
     trial.step()
-    return dict(trial.state[number])
+    return dict(trial.state[parameter])
+
+
+def gather_states(fabric: Fabric, state: Any) -> Carried:
+    """Return the carried states of all processes on rank zero, and an empty list elsewhere.
+
+    Args:
+        fabric: The processes; all of them have to call this.
+        state: The state of this process.
+    """
+    parts = (state,) if isinstance(state, Tensor) else state
+    local = None if parts is None else tuple(part.cpu() for part in parts)
+    if fabric.world_size == 1:
+        return [local]
+    states: list[Any] | None = [None] * fabric.world_size if fabric.is_global_zero else None
+    torch.distributed.gather_object(local, states)
+    return states or []
+
+
+def state_of(checkpoint: Checkpoint, rank: int, world_size: int) -> Any:
+    """Return the carried state of a process; None if it starts without one."""
+    states = checkpoint.carried
+    if not states:
+        return None
+    if len(states) != world_size:
+        raise RunError(
+            f"The checkpoint has the states of {len(states)} processes, but there are "
+            f"{world_size}. Resume with as many processes as the run had."
+        )
+    parts = states[rank]
+    return parts[0] if parts is not None and len(parts) == 1 else parts

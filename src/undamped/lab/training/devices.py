@@ -1,7 +1,7 @@
-"""The devices, processes and number format that the options name.
+"""Devices, processes and number format of a training.
 
-One process in float32 on the CPU, the usual case, needs no Lightning, whose import takes seconds.
-Everything else is Lightning Fabric.
+One process in float32 on the CPU, the most common case, does not need Lightning, whose import takes
+seconds. Everything else uses Lightning Fabric.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ M = TypeVar("M")
 
 
 class SingleProcess:
-    """What training uses of Lightning Fabric, for one process in float32 on the CPU."""
+    """The part of Lightning Fabric that training uses, for one process in float32 on the CPU."""
 
     device = torch.device("cpu")
     world_size = 1
@@ -38,12 +38,12 @@ class SingleProcess:
 
     @property
     def strategy(self) -> SingleProcess:
-        """Itself: nothing is distributed."""
+        """The object itself: nothing is distributed."""
         return self
 
     @property
     def precision(self) -> SingleProcess:
-        """Itself: nothing is converted."""
+        """The object itself: nothing is converted."""
         return self
 
     def launch(self, function: Callable[[Any], Any]) -> Any:
@@ -63,7 +63,7 @@ class SingleProcess:
         return module.to(self.device)
 
     def setup_optimizers(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-        """Return the optimizer, which is also what it wraps."""
+        """Return the optimizer, which is also the one that it wraps."""
         optimizer.optimizer = optimizer  # type: ignore[attr-defined]
         return optimizer
 
@@ -87,17 +87,17 @@ def _needs_lightning(options: TrainOptions) -> bool:
         on_cpu = not torch.accelerator.is_available()
     else:
         on_cpu = options.accelerator == "cpu"
-    alone = options.devices * options.nodes == 1 and not is_launched()
-    plain = options.strategy == "auto" and options.precision == "32-true"
-    return not (on_cpu and alone and plain and not options.tensorboard)
+    single_process = options.processes == 1 and not is_launched()
+    default = options.strategy == "auto" and options.precision == "32-true"
+    return not (on_cpu and single_process and default and not options.tensorboard)
 
 
 def make_fabric(options: TrainOptions, folder: Path) -> Fabric:
-    """Return a Fabric, or say what this machine has not.
+    """Return a Fabric, or raise an error if the machine does not have the devices.
 
     Args:
         options: The training options.
-        folder: Where a TensorBoard log goes, if one is asked for.
+        folder: The folder of the TensorBoard log, if there is one.
     """
     if not _needs_lightning(options):
         return cast("Fabric", SingleProcess())
@@ -106,7 +106,7 @@ def make_fabric(options: TrainOptions, folder: Path) -> Fabric:
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
     strategy = options.strategy
-    if strategy == "auto" and options.devices * options.nodes > 1:
+    if strategy == "auto" and options.processes > 1:
         # Spawned processes work from a script, a notebook and the command line alike.
         strategy = "ddp" if options.nodes > 1 or is_launched() else "ddp_spawn"
     try:
@@ -121,8 +121,8 @@ def make_fabric(options: TrainOptions, folder: Path) -> Fabric:
     except (MisconfigurationException, ValueError, RuntimeError) as error:
         first = str(error).strip().splitlines()[0]
         raise OptionError(
-            f"train: expected a device set-up that this machine has, got one it has not ({first}). "
-            "Look at train.accelerator, train.devices and train.precision."
+            f"This machine does not have the requested devices ({first}). Check train.accelerator, "
+            "train.devices and train.precision."
         ) from None
 
 
@@ -133,8 +133,8 @@ def _tensorboard(folder: Path) -> Any:
         return TensorBoardLogger(folder, name="tensorboard", version="")
     except ModuleNotFoundError:
         raise OptionError(
-            "train.tensorboard: expected the tensorboard package, got none. Install it with "
-            "pip install 'undamped[tensorboard]'."
+            "train.tensorboard needs the package tensorboard. Install it with pip install "
+            "'undamped[tensorboard]'."
         ) from None
 
 
@@ -142,7 +142,7 @@ LOGGERS = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities
 
 
 def silence() -> None:
-    """Silence Lightning in this process for good: for processes that only train."""
+    """Silence Lightning in this process permanently, for processes that only train."""
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"lightning\..*")
@@ -150,7 +150,7 @@ def silence() -> None:
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Silence Lightning for a while."""
+    """Silence Lightning temporarily."""
     loggers = [logging.getLogger(name) for name in LOGGERS]
     levels = [logger.level for logger in loggers]
     try:

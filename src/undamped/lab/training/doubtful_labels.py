@@ -1,8 +1,8 @@
-"""Labels that a model which was not shown them does not believe.
+"""Labels that are probably wrong, by leave-one-out predictions.
 
-A bank learns all series; its ridge regression knows what it would have answered to each without
-having learnt from it. Where that answer gives the label of a series little chance, either the
-series is unusual or the label is wrong: somebody should look.
+A bank is fitted to all series, and its ridge regression gives the prediction for each series by a
+fit without it. If that prediction assigns a low probability to the label, either the series is
+unusual or the label is wrong.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import numpy as np
 import torch
 
 from undamped._base.contract import Batch
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
 from undamped.lab.data.recordings.prepared import batch_of
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
 
 UNLIKELY = 0.1
-"""A label with less than this chance is listed."""
-_AT_ONCE = 50
+"""Labels with a lower probability are listed."""
+_BATCH_SIZE = 50
 
 
 @dataclass(frozen=True)
 class DoubtfulLabel:
-    """A series whose label is not believed.
+    """A series whose label is improbable.
 
     Args:
-        id: What the series is called.
+        id: The name of the series.
         label: Its label.
-        chance: How likely that is, to a bank that has learnt all other series.
-        instead: What it says instead.
-        instead_chance: How likely that is.
+        chance: The probability of the label, by a bank that is fitted to all other series.
+        instead: The most likely label.
+        instead_chance: Its probability.
     """
 
     id: str
@@ -47,47 +47,50 @@ class DoubtfulLabel:
 
 @dataclass(frozen=True)
 class LabelCheck:
-    """What came of a look at all labels.
+    """The result of `check_labels`.
 
     Args:
-        series: How many there were.
-        right: The share that was told right without having been learnt from.
-        doubtful: Those to look at, the least likely first.
-        alone: Labels of which there is one series, about which nothing can be said.
+        series: Number of series.
+        right: Leave-one-out accuracy.
+        doubtful: The improbable labels, the least likely first.
+        singletons: Labels of a single series, which cannot be checked.
     """
 
     series: int
     right: float
     doubtful: tuple[DoubtfulLabel, ...]
-    alone: tuple[str, ...]
+    singletons: tuple[str, ...]
 
     @property
     def sentences(self) -> list[str]:
-        """What was found, in words."""
-        said = [
-            f"{self.right:.1%} of {self.series:,} labels are told right by a bank that has learnt "
-            f"all series but the one it is asked about; {len(self.doubtful):,} labels have a "
-            f"chance of less than {UNLIKELY:g}."
+        """The result in sentences."""
+        sentences = [
+            f"{self.right:.1%} of {self.series:,} labels are predicted by a bank that is fitted to "
+            f"all other series; {len(self.doubtful):,} labels have a probability of less than "
+            f"{UNLIKELY:g}."
         ]
-        if self.alone:
-            said.append(f"Nothing can be said of labels with one series: {', '.join(self.alone)}.")
-        return said
+        if self.singletons:
+            labels = ", ".join(self.singletons)
+            sentences.append(f"Labels of a single series cannot be checked: {labels}.")
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return asdict(self)
+        entries = asdict(self)
+        entries["alone"] = entries.pop("singletons")
+        return entries
 
 
 def check_labels(series_set: SeriesSet, *, seed: int = 0) -> LabelCheck:
-    """Find the labels that are not believed.
+    """Return the labels that are probably wrong.
 
     Args:
         series_set: Recordings with one label each.
-        seed: Where the bank comes from.
+        seed: The seed of the bank.
 
     Example:
-        >>> found = check_labels(SeriesSet.of(waves, targets=labels))  # doctest: +SKIP
-        >>> [one.id for one in found.doubtful]  # doctest: +SKIP
+        >>> check = check_labels(SeriesSet.of(waves, targets=labels))  # doctest: +SKIP
+        >>> [label.id for label in check.doubtful]  # doctest: +SKIP
     """
     if series_set.targets is None or isinstance(series_set.targets, list):
         raise _no_labels("none" if series_set.targets is None else "labels at every step")
@@ -98,51 +101,47 @@ def check_labels(series_set: SeriesSet, *, seed: int = 0) -> LabelCheck:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = OscillatorBank(task.task_shape)
-        model.learn(batches)
-    assert model.left_out is not None and task.preparation.classes is not None
-    chances = torch.softmax(model.left_out, -1).numpy()
+        model.fit_closed_form(batches)
+    assert model.loo_predictions is not None and task.preparation.classes is not None
+    probabilities = torch.softmax(model.loo_predictions, -1).numpy()
     truth = torch.cat([batch.targets for batch in batches]).numpy()
     classes, ids = task.preparation.classes, task.series_set.ids
-    alone = np.bincount(truth, minlength=len(classes)) == 1
-    said, own = chances.argmax(1), chances[np.arange(len(truth)), truth]
-    listed = np.flatnonzero((own < UNLIKELY) & (said != truth) & ~alone[truth])
+    single = np.bincount(truth, minlength=len(classes)) == 1
+    likeliest, chance = probabilities.argmax(1), probabilities[np.arange(len(truth)), truth]
+    doubtful = np.flatnonzero((chance < UNLIKELY) & (likeliest != truth) & ~single[truth])
     return LabelCheck(
         len(truth),
-        float((said == truth).mean()),
+        float((likeliest == truth).mean()),
         tuple(
             DoubtfulLabel(
                 ids[i],
                 classes[truth[i]],
-                float(own[i]),
-                classes[said[i]],
-                float(chances[i, said[i]]),
+                float(chance[i]),
+                classes[likeliest[i]],
+                float(probabilities[i, likeliest[i]]),
             )
-            for i in listed[np.argsort(own[listed])]
+            for i in doubtful[np.argsort(chance[doubtful])]
         ),
-        tuple(name for name, one in zip(classes, alone, strict=True) if one),
+        tuple(classes[i] for i in np.flatnonzero(single)),
     )
 
 
 def _batches(task: SeriesTask) -> Iterator[Batch]:
-    """Yield all series in their order, whatever part they are in."""
-    found, prepared = task.series_set, task.preparation
-    for begin in range(0, len(found), _AT_ONCE):
-        numbers = np.arange(begin, min(begin + _AT_ONCE, len(found)))
-        made = [
-            prepared.prepare(found.series[i], None if found.times is None else found.times[i])
-            for i in numbers
+    """Yield all series in their order, from all splits."""
+    data, preparation = task.series_set, task.preparation
+    for begin in range(0, len(data), _BATCH_SIZE):
+        indices = np.arange(begin, min(begin + _BATCH_SIZE, len(data)))
+        prepared = [
+            preparation.prepare(data.series[i], None if data.times is None else data.times[i])
+            for i in indices
         ]
-        assert isinstance(found.targets, np.ndarray)
-        targets = torch.from_numpy(prepared.encode(found.targets[numbers]))
-        yield batch_of(made)._replace(targets=targets)
+        assert isinstance(data.targets, np.ndarray)
+        targets = torch.from_numpy(preparation.encode(data.targets[indices]))
+        yield batch_of(prepared)._replace(targets=targets)
 
 
 def _no_labels(got: str) -> OptionError:
     return OptionError(
-        explain(
-            "--labels",
-            expected="recordings with one label each",
-            got=got,
-            remedy="Name the column of labels with target=, or leave --labels out.",
-        )
+        f"--labels needs recordings with one label each, got {got}. Name the column of labels with "
+        "target=, or omit --labels."
     )

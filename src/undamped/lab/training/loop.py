@@ -1,60 +1,70 @@
-"""The loop of training, from top to bottom."""
+"""Training by gradient descent: the loop over steps, validations and checkpoints."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from undamped._base.contract import Batch
-from undamped._base.errors import RunError, explain
-from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
-from undamped.lab.training.batches import batches, disk_workers, to_double
-from undamped.lab.training.checkpoint import Carried, Checkpoint, restore, save_checkpoint
-from undamped.lab.training.devices import silence
+from undamped.lab.training.batches import Feed
+from undamped.lab.training.checkpoint import (
+    Checkpoint,
+    gather_states,
+    restore,
+    save_checkpoint,
+    state_of,
+)
+from undamped.lab.training.devices import make_fabric, silence
 from undamped.lab.training.evaluation import evaluate
 from undamped.lab.training.optimizers import Schedule, build_optimizer
 from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.process_group import anybody
+from undamped.lab.training.process_group import ProcessGroup, any_process
 from undamped.lab.training.progress import Budget, Progress
 from undamped.lab.training.progress_bar import ProgressBar
 from undamped.lab.training.run import Run
-from undamped.lab.training.signals import Stop
 from undamped.lab.training.update import Learner, Update
 from undamped.models.task_model import TaskModel
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
-if TYPE_CHECKING:
-    from lightning.fabric import Fabric
+# A scheduler sends one of them some time before it stops the machine; Windows has no SIGUSR1.
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)
+]
 
-    from undamped.lab.training.loop import Training
+
+@dataclass
+class Stop:
+    """Whether the training should end before its budget is spent."""
+
+    requested: bool = False
 
 
 @dataclass
 class Training:
-    """Everything a training is made of.
+    """A training in progress.
 
     Args:
-        model: What is trained.
-        task: On what.
-        options: How.
-        seed: Where the random numbers come from.
-        run: Where results go.
-        checkpoint: Where to go on, if not at the beginning.
-        title: What the progress bar says; none is drawn without it.
-        tell: Called now and then with a line that says how it goes, instead of a bar.
-        watch: Called after every validation with its number and its metric; a training that it
-            answers with true ends there, with a checkpoint.
+        model: The model.
+        task: The task.
+        options: The options of training.
+        seed: The seed of all random numbers.
+        run: The run folder.
+        checkpoint: The checkpoint to continue from.
+        title: The title of the progress bar; without it there is none.
+        report: Called with a line of text from time to time, instead of a progress bar.
+        watch: Called after every validation with its number and its metric; if it returns true,
+            training stops there with a checkpoint.
     """
 
     model: TaskModel
@@ -64,7 +74,7 @@ class Training:
     run: Run
     checkpoint: Checkpoint | None = None
     title: str | None = None
-    tell: Callable[[str], None] | None = None
+    report: Callable[[str], None] | None = None
     watch: Callable[[int, float], bool] | None = None
     stop: Stop = field(default_factory=Stop)
 
@@ -75,8 +85,8 @@ class Training:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Arrive in a spawned process.
 
-        Its tensors lie in memory that all processes share, so each takes a copy of its own; and
-        Lightning would start talking again.
+        Its tensors are in memory that all processes share, so each process makes a copy. Lightning
+        has to be silenced in every process.
         """
         self.__dict__.update(state)
         self.model, self.checkpoint = copy.deepcopy((self.model, self.checkpoint))
@@ -84,43 +94,70 @@ class Training:
 
     @property
     def spent(self) -> float:
-        """The share of the budget that is spent."""
+        """The fraction of the budget that is spent."""
         return self.budget.spent(self.progress.step, self.progress.seconds)
 
-    @property
-    def finished(self) -> bool:
-        """Whether there is nothing left to do."""
-        return self.spent >= 1 or self.progress.stopped_early
+
+def train_by_gradients(training: Training, group: ProcessGroup) -> None:
+    """Train in this process, in the process group, or in new processes.
+
+    Args:
+        training: The training.
+        group: The processes that were started by torchrun or SLURM.
+    """
+    finished = training.spent >= 1 or training.progress.stopped_early
+    if group.fabric is not None:
+        group.fabric.barrier()  # every process reads the checkpoint before it is overwritten
+        if not finished:
+            _train_and_leave_group(group.fabric, training)
+        return
+    fabric = make_fabric(training.options, training.run.path)
+    if not finished:
+        fabric.launch(functools.partial(_train_and_leave_group, training=training))
+
+
+def _train_and_leave_group(fabric: Fabric, training: Training) -> None:
+    """Train, and destroy the process group in order.
+
+    A process that ends while threads of its process group still run is sometimes aborted.
+    """
+    train(fabric, training)
+    if fabric.world_size > 1 and torch.distributed.is_initialized():
+        fabric.barrier()
+        torch.distributed.destroy_process_group()
 
 
 def train(fabric: Fabric, training: Training) -> None:
-    """Train until the budget is spent, patience ends or somebody wants to stop."""
+    """Train until the budget is spent, early stopping, or a request to stop."""
     model, progress, run = training.model, training.progress, training.run
     learner, schedule = _set_up(fabric, training)
     clock = time.perf_counter() - progress.seconds
     cpu_clock = time.process_time() - progress.cpu_seconds
     if progress.step == 0:
-        # From here on the folder always holds weights that work and a place to go on from.
+        # From here on the folder always has working weights and a checkpoint.
         if fabric.is_global_zero:
             run.save_model(model)
         _save(fabric, training, learner, schedule)
     feed = Feed(fabric, training)
-    with contextlib.closing(feed), ProgressBar(training, shown=fabric.is_global_zero) as bar:
+    with contextlib.closing(feed), ProgressBar(training, enabled=fabric.is_global_zero) as bar:
         while True:
             start = time.perf_counter()
             rate = schedule.apply(learner.optimizer.optimizer, progress.step, training.spent)
-            update = replace(learner.learn(feed, progress.step), learning_rate=rate)
+            update = replace(learner.step(feed, progress.step), learning_rate=rate)
             progress.add(update)
             progress.learning += time.perf_counter() - start
             progress.seconds = time.perf_counter() - clock
 
             done, stopped = training.spent >= 1, training.stop.requested
             if fabric.world_size > 1:  # clocks and signals differ from process to process
-                done, stopped = anybody(fabric, done, stopped)
+                done, stopped = any_process(fabric, done, stopped)
                 training.stop.requested = stopped
             if progress.step % training.budget.validate_every == 0 or (done and not stopped):
                 _validate(fabric, training, schedule, update)
-                stopped = stopped or (not done and _is_watched_out(training))
+                if training.watch is not None and not (done or stopped):
+                    metric = progress.rows[-1][f"valid_{training.task.metric}"]
+                    training.stop.requested |= bool(training.watch(len(progress.rows), metric))
+                stopped = stopped or (not done and training.stop.requested)
             elif not (done or stopped):
                 bar.draw(update)
                 continue
@@ -132,19 +169,8 @@ def train(fabric: Fabric, training: Training) -> None:
                 break
 
 
-def train_and_leave_group(fabric: Fabric, training: Training) -> None:
-    """Train, and let the processes part from each other in order.
-
-    A process that ends while threads of its process group still run is aborted now and then.
-    """
-    train(fabric, training)
-    if fabric.world_size > 1 and torch.distributed.is_initialized():
-        fabric.barrier()
-        torch.distributed.destroy_process_group()
-
-
 def _set_up(fabric: Fabric, training: Training) -> tuple[Learner, Schedule]:
-    """Bring the model to its device and everything to where a checkpoint stopped."""
+    """Move the model to its device, and restore the checkpoint."""
     model = fabric.strategy.precision.convert_module(training.model)
     fabric.to_device(model)
     model.train()
@@ -159,20 +185,21 @@ def _set_up(fabric: Fabric, training: Training) -> tuple[Learner, Schedule]:
 
 
 def _validate(fabric: Fabric, training: Training, schedule: Schedule, last: Update) -> None:
-    """Score the validation part, keep the best weights, write the curves down."""
+    """Score the validation split, save the best weights, and write the metrics."""
     progress, options, run = training.progress, training.options, training.run
     scores = evaluate(
         training.model,
         training.task,
         "valid",
         options.batch_size,
-        share=(fabric.global_rank, fabric.world_size),
+        rank=fabric.global_rank,
+        world_size=fabric.world_size,
         context=fabric.autocast(),
     )
     better = progress.close_row(training.task, scores, last)
     stalled = options.patience is not None and progress.stalled >= options.patience
     progress.stopped_early = stalled or progress.reached(training.task, options.goal)
-    schedule.validated(better)
+    schedule.record(better)
     if fabric.is_global_zero:
         if better:
             run.save_model(training.model)
@@ -181,17 +208,9 @@ def _validate(fabric: Fabric, training: Training, schedule: Schedule, last: Upda
         fabric.log_dict(row, step=int(row.pop("step")))
 
 
-def _is_watched_out(training: Training) -> bool:
-    """Ask whoever watches whether the training should end here."""
-    rows, metric = training.progress.rows, f"valid_{training.task.metric}"
-    if training.watch is not None and training.watch(len(rows), rows[-1][metric]):
-        training.stop.requested = True
-    return training.stop.requested
-
-
 def _save(fabric: Fabric, training: Training, learner: Learner, schedule: Schedule) -> None:
     """Write a checkpoint from which the training ends with the same bits."""
-    carried = gathered(fabric, learner.carried) if training.task.carries_state else None
+    carried = gather_states(fabric, learner.carried) if training.task.carries_state else None
     if not fabric.is_global_zero:
         return
     save_checkpoint(
@@ -206,95 +225,25 @@ def _save(fabric: Fabric, training: Training, learner: Learner, schedule: Schedu
     )
 
 
-def gathered(fabric: Fabric, state: Any) -> Carried:
-    """Return the states of all processes, at the one that writes; others get nothing.
+@contextlib.contextmanager
+def stop_on_signal(stop: Stop, processes: int) -> Iterator[None]:
+    """Turn the first Ctrl-C, SIGTERM or SIGUSR1 into a stop after the current step.
 
-    Args:
-        fabric: The processes; all of them have to call this.
-        state: What this process carries.
+    There is a checkpoint then; a second signal interrupts at once. Only the main thread receives
+    signals, and with processes that training starts itself they are left to the caller.
     """
-    parts = (state,) if isinstance(state, Tensor) else state
-    mine = None if parts is None else tuple(part.cpu() for part in parts)
-    if fabric.world_size == 1:
-        return [mine]
-    everybody: list[Any] | None = [None] * fabric.world_size if fabric.is_global_zero else None
-    torch.distributed.gather_object(mine, everybody)
-    return everybody or []
+    if threading.current_thread() is not threading.main_thread() or processes > 1:
+        yield
+        return
 
+    def handle(_signal: int, _frame: Any) -> None:
+        if stop.requested:
+            raise KeyboardInterrupt
+        stop.requested = True
 
-def state_of(checkpoint: Checkpoint, process: int, processes: int) -> Any:
-    """Return the state with which a process goes on; None if it begins without one.
-
-    Args:
-        checkpoint: The checkpoint.
-        process: The number of the process.
-        processes: How many there are.
-    """
-    states = checkpoint.carried
-    if not states:
-        return None
-    if len(states) != processes:
-        raise RunError(
-            explain(
-                "checkpoint",
-                expected=f"the states of {processes} processes",
-                got=len(states),
-                remedy="Go on with as many processes as the run had.",
-            )
-        )
-    parts = states[process]
-    return parts[0] if parts is not None and len(parts) == 1 else parts
-
-
-class Feed:
-    """Gives the batches of one process, from where its training stands, without end.
-
-    Args:
-        fabric: Device and processes.
-        training: The training; its progress counts what was read.
-    """
-
-    def __init__(self, fabric: Fabric, training: Training) -> None:
-        self._fabric, self._training = fabric, training
-        task, options = training.task, training.options
-        workers = options.workers
-        if workers is None:
-            workers = disk_workers(task)
-        self._number = training.progress.step * options.accumulate
-        share = (fabric.global_rank, fabric.world_size)
-        self._batches = batches(task, options.batch_size, self._number, share, workers)
-
-    def __iter__(self) -> Feed:
-        return self
-
-    def __next__(self) -> Batch:
-        """Return the next batch, with random numbers of its own for whatever is made of it."""
-        progress, start = self._training.progress, time.perf_counter()
-        batch = next(self._batches)
-        progress.waited += time.perf_counter() - start
-        # Other processes have shares of the same size, up to a sequence.
-        progress.sequences += (
-            optional.count_sequences(self._training.task, batch) * self._fabric.world_size
-        )
-        progress.samples += (
-            optional.count_samples(self._training.task, batch) * self._fabric.world_size
-        )
-        self._seed()
-        self._number += 1
-        batch = batch.to(self._fabric.device)
-        return to_double(batch) if self._training.options.precision == "64-true" else batch
-
-    def _seed(self) -> None:
-        """Let whatever is random depend on the seed, the batch and the process alone."""
-        entropy = [self._training.seed, self._number, self._fabric.global_rank]
-        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
-        # Without an accelerator, torch.manual_seed still writes down for each kind of them where it
-        # was called from, which a small network notices.
-        on_cpu = self._fabric.device.type == "cpu"
-        (torch.default_generator if on_cpu else torch).manual_seed(seed)
-
-    def close(self) -> None:
-        """Let the threads that prepare batches end."""
-        close = getattr(self._batches, "close", None)
-        if close is not None:
-            close()
+    handlers = {number: signal.signal(number, handle) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Optimisers and step sizes by name; constrained matrices get a step size of their own."""
+"""Optimizers, parameter groups and learning rate schedules."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from undamped.lab.training.options import TrainOptions
 
 
 def constrained_parameters(model: nn.Module) -> set[nn.Parameter]:
-    """Return the parameters behind matrices that are kept in a set.
+    """Return the parameters of constrained matrices.
 
-    These are the originals of `torch.nn.utils.parametrize`, except in a module that says itself
-    which it is, by `constrained_parameters()`: some originals are plain numbers.
+    These are the originals of `torch.nn.utils.parametrize`, except in a module with a method
+    `constrained_parameters()`: some originals are not matrices.
     """
-    found = {
+    constrained = {
         parameter for name, parameter in model.named_parameters() if "parametrizations." in name
     }
     for module in model.modules():
@@ -26,15 +26,16 @@ def constrained_parameters(model: nn.Module) -> set[nn.Parameter]:
         if callable(listing):
             listed = listing()
             assert isinstance(listed, Iterable)
-            found -= set(module.parameters())
-            found.update(listed)
-    return found
+            constrained -= set(module.parameters())
+            constrained.update(listed)
+    return constrained
 
 
 def parameter_groups(model: nn.Module, options: TrainOptions) -> list[dict[str, Any]]:
-    """Sort parameters by step size and weight decay.
+    """Return parameter groups by learning rate and weight decay.
 
-    A module may say `decayed_parameters()`, a dictionary of parameters and their own decay.
+    A module may have a method `decayed_parameters()`, which returns a dictionary of parameters and
+    their weight decay.
     """
     constrained = constrained_parameters(model)
     decays: dict[nn.Parameter, float] = {}
@@ -49,10 +50,10 @@ def parameter_groups(model: nn.Module, options: TrainOptions) -> list[dict[str, 
     for parameter in model.parameters():
         if not parameter.requires_grad:
             continue
-        inside = parameter in constrained
-        rate = slow if inside else options.learning_rate
-        # Decay would pull a constrained matrix's coordinates, not the matrix, to zero.
-        decay = decays.get(parameter, 0.0 if inside else options.weight_decay)
+        is_constrained = parameter in constrained
+        rate = slow if is_constrained else options.learning_rate
+        # Decay would shrink the coordinates of a constrained matrix, not the matrix.
+        decay = decays.get(parameter, 0.0 if is_constrained else options.weight_decay)
         groups.setdefault((rate, decay), []).append(parameter)
     return [
         {"params": parameters, "lr": rate, "base_rate": rate, "weight_decay": decay}
@@ -61,7 +62,7 @@ def parameter_groups(model: nn.Module, options: TrainOptions) -> list[dict[str, 
 
 
 def build_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
-    """Build the optimiser that the options name."""
+    """Return the optimizer that the options name."""
     groups = parameter_groups(model, options)
     betas = (options.beta1, options.beta2)
     match options.optimizer:
@@ -72,7 +73,7 @@ def build_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Opti
         case "nadam":
             return torch.optim.NAdam(groups, betas=betas)
         case "rmsprop":
-            # torch's own default is 0.99; the adam default of beta2 stands for "not given".
+            # torch's default is 0.99; the adam default of beta2 means that it was not set.
             decay = 0.99 if options.beta2 == TrainOptions.beta2 else options.beta2
             return torch.optim.RMSprop(groups, alpha=decay, momentum=options.momentum)
         case "sgd":
@@ -82,7 +83,7 @@ def build_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Opti
 
 
 class Schedule:
-    """The factor on every step size: a function of progress, and of stalls for `plateau`.
+    """The factor of the learning rates: a function of progress, and of stalls for `plateau`.
 
     Args:
         options: The training options.
@@ -94,7 +95,7 @@ class Schedule:
         self.stalled = 0
 
     def factor(self, step: int, progress: float) -> float:
-        """Return the factor at a step; `progress` is the share of the budget that is spent."""
+        """Return the factor at a step; `progress` is the fraction of the budget that is spent."""
         options = self.options
         warm = min(1.0, (step + 1) / options.warmup_steps) if options.warmup_steps else 1.0
         match options.schedule:
@@ -110,8 +111,8 @@ class Schedule:
             case _:
                 return warm
 
-    def validated(self, better: bool) -> None:
-        """Learn whether the last validation was the best so far."""
+    def record(self, better: bool) -> None:
+        """Record whether the last validation was the best so far."""
         self.stalled = 0 if better else self.stalled + 1
         if self.options.schedule == "plateau" and self.stalled >= (
             self.options.schedule_every or 1
@@ -120,16 +121,16 @@ class Schedule:
             self.stalled = 0
 
     def apply(self, optimizer: torch.optim.Optimizer, step: int, progress: float) -> float:
-        """Set the step sizes for a step; return the largest."""
+        """Set the learning rates of a step; return the largest."""
         factor = self.factor(step, progress)
         for group in optimizer.param_groups:
             group["lr"] = group["base_rate"] * factor
         return max(group["lr"] for group in optimizer.param_groups)
 
     def state(self) -> dict[str, float]:
-        """Return what a checkpoint has to remember."""
+        """Return the state for a checkpoint."""
         return {"plateau_factor": self.plateau_factor, "stalled": self.stalled}
 
     def restore(self, state: dict[str, float]) -> None:
-        """Take up where a checkpoint stopped."""
+        """Restore the state of a checkpoint."""
         self.plateau_factor, self.stalled = state["plateau_factor"], int(state["stalled"])

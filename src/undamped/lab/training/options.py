@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import (
     Fraction,
     NonNegativeInt,
@@ -18,48 +18,50 @@ from undamped._base.options import (
 Rate = Annotated[float, Range(low=0, open_low=True, high=1e30)]
 Decay = Annotated[float, Range(low=0, high=1e6)]
 
+BUDGETS = ("steps", "epochs", "seconds", "minutes")
+"""The options that limit a training, of which only one may be set."""
+
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """How to train.
+    """The options of training.
 
     Args:
-        steps: Stop after so many changes of the weights, one a batch unless `accumulate` says
-            otherwise.
-        epochs: Stop after so many passes over the training data.
-        seconds: Stop after so much time; the last batch is finished.
-        minutes: The same in minutes.
+        steps: Number of optimizer steps. A step uses one batch, or `accumulate` batches.
+        epochs: Number of passes over the training data.
+        seconds: Time limit; the last step is finished.
+        minutes: Time limit in minutes.
         batch_size: Sequences per batch, over all processes together.
-        accumulate: Batches per step: their gradients are added up, each with the weight of its
-            answers, before the weights change. It is a batch so many times as large, in the memory
-            of one.
-        workers: Threads that prepare batches ahead of time; two for recordings that stay on disk
-            and none for others, if no number is given.
-        optimizer: The rule that changes the weights.
-        learning_rate: Its step size.
-        constrained_learning_rate: Step size of matrices kept in a set; a tenth of
-            `learning_rate` if none is given.
-        weight_decay: How strongly weights are pulled to zero.
+        accumulate: Batches per step. Their gradients are added up, each weighted by its number of
+            targets, before the optimizer step, so that a large batch fits into memory.
+        workers: Threads that prepare batches in advance. The default is two for recordings that
+            stay on disk, and none for others.
+        optimizer: The optimizer.
+        learning_rate: Learning rate.
+        constrained_learning_rate: Learning rate of constrained matrices; a tenth of
+            `learning_rate` by default.
+        weight_decay: Weight decay.
         momentum: Momentum of sgd and rmsprop.
         beta1: First-moment decay of the adam family.
         beta2: Second-moment decay of the adam family, squared-gradient decay of rmsprop.
-        schedule: How the step size changes: not at all, along a cosine or a line to zero, by
-            `schedule_factor` every `schedule_every` steps, or by it whenever validation stalls.
+        schedule: Schedule of the learning rate: constant, along a cosine or a line to zero, by
+            `schedule_factor` every `schedule_every` steps, or by it when validation stalls.
         schedule_factor: Factor of the step and plateau schedules.
-        schedule_every: Steps between changes of the step schedule; stalled validations before a
-            change of the plateau schedule.
-        warmup_steps: Steps over which the step size grows from zero.
-        clip: Largest norm of the whole gradient.
-        patience: Stop when so many validations in a row brought nothing better.
-        goal: Stop when a validation is as good as this, in the task's own metric.
-        validate_every: Steps between validations, each of which also saves a checkpoint;
-            chosen from the budget if none is given.
-        truncate: Let gradients reach back only so many steps; the state is carried on.
+        schedule_every: Steps between changes of the step schedule; validations without improvement
+            before a change of the plateau schedule.
+        warmup_steps: Steps over which the learning rate grows from zero.
+        clip: Largest norm of the gradient.
+        patience: Early stopping after so many validations without improvement.
+        goal: Early stopping when a validation reaches this value of the task's metric.
+        validate_every: Steps between validations, each of which also saves a checkpoint; by
+            default it depends on the budget.
+        truncate: Truncated back-propagation: gradients reach back so many steps, and the state is
+            carried on.
         precision: Number format: 32-true, 64-true, bf16-mixed, 16-mixed.
         accelerator: Passed to Lightning: auto, cpu, gpu, …
-        devices: How many processes or devices share each batch.
-        nodes: How many machines.
-        strategy: Passed to Lightning; with several devices, data parallel.
+        devices: Number of processes or devices per machine.
+        nodes: Number of machines.
+        strategy: Passed to Lightning; the default with several devices is data parallel.
         tensorboard: Whether to write a TensorBoard log beside the CSV file.
     """
 
@@ -94,57 +96,41 @@ class TrainOptions:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        budgets = {"steps": self.steps, "epochs": self.epochs, "time": self.time_limit}
-        given = [name for name, value in budgets.items() if value is not None]
-        if len(given) > 1 or (self.seconds is not None and self.minutes is not None):
+        budgets = [name for name in BUDGETS if getattr(self, name) is not None]
+        if len(budgets) > 1:
             raise OptionError(
-                explain(
-                    "train budget",
-                    expected="one of steps, epochs, seconds or minutes",
-                    got=" and ".join(given) if len(given) > 1 else "seconds and minutes",
-                    remedy="Keep one of them.",
-                )
+                "Only one of train.steps, train.epochs, train.seconds and train.minutes can limit "
+                f"a training, got {' and '.join(budgets)}."
             )
-        if self.batch_size % (self.devices * self.nodes):
+        if self.batch_size % self.processes:
             raise OptionError(
-                explain(
-                    "train.batch_size",
-                    expected=f"a multiple of {self.devices * self.nodes} processes",
-                    got=self.batch_size,
-                    remedy="Every process gets an equal share of a batch.",
-                )
+                f"train.batch_size must be a multiple of the {self.processes} processes, which "
+                f"process equal parts of a batch, got {self.batch_size}."
             )
         if self.accumulate > 1 and self.truncate is not None:
             raise OptionError(
-                explain(
-                    "train.accumulate",
-                    expected="1 with train.truncate, which changes the weights after every window",
-                    got=self.accumulate,
-                    remedy="Keep one of them.",
-                )
+                "train.accumulate must be 1 with train.truncate, which makes an optimizer step "
+                f"after every window, got {self.accumulate}."
             )
         if self.momentum and self.optimizer not in ("sgd", "rmsprop"):
             raise OptionError(
-                explain(
-                    "train.momentum",
-                    expected="0, since only sgd and rmsprop have it",
-                    got=f"{self.momentum} with {self.optimizer}",
-                    remedy="For the adam family set train.beta1.",
-                )
+                f"train.momentum is an option of sgd and rmsprop only, got {self.momentum} with "
+                f"{self.optimizer}. For the adam family set train.beta1."
             )
         if self.schedule == "step" and self.schedule_every is None:
             raise OptionError(
-                explain(
-                    "train.schedule_every",
-                    expected="a number of steps with schedule=step",
-                    got="none",
-                    remedy="For example train.schedule_every=1000.",
-                )
+                "train.schedule=step needs train.schedule_every, for example "
+                "train.schedule_every=1000."
             )
 
     @property
+    def processes(self) -> int:
+        """The number of processes, over all machines."""
+        return self.devices * self.nodes
+
+    @property
     def time_limit(self) -> float | None:
-        """The budget in seconds, if it is one of time."""
+        """The time limit in seconds, if there is one."""
         return self.seconds if self.minutes is None else 60 * self.minutes
 
     def to_dict(self) -> dict[str, Any]:

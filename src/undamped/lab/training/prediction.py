@@ -1,4 +1,4 @@
-"""Answers of a trained model to recordings it has not seen."""
+"""Predictions of a trained model for recordings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from undamped.lab.data.recordings.prepared import PreparedSeries, batch_of
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.models.task_model import TaskModel
 
-_AT_ONCE = 1 << 23  # outputs of a network held at once, 32 MB
+_MOST_OUTPUTS = 1 << 23  # of a batch, 32 MB
 
 
 def predict_series(
@@ -22,34 +22,34 @@ def predict_series(
 ) -> list[np.ndarray]:
     """Return the outputs of a model for every series.
 
-    A model that learnt from windows answers for every window of a series, and its answers are
-    averaged, unless every window has a label of its own; one that forecasts sees the last window,
-    and where it answers at given times it is asked for the values one usual gap after the other.
+    For a model that was trained on windows, predictions of all windows of a series are averaged,
+    unless every window has its own label. A forecast uses the last window; a model of query times
+    predicts values that are one typical gap apart.
 
     Args:
         model: The trained model, in evaluation mode.
-        preparation: What was done to the data it learnt from.
+        preparation: The preparation of its training data.
         series_set: The recordings.
 
     Returns:
-        Per series (1, output), (time, output) for a model that answers at every step, or (windows,
-        output) where every window of `windows_of` has an answer; `preparation.answer` says what
-        they mean.
+        Per series (1, output), (time, output) for a model that predicts at every step, or (windows,
+        output) where every window of `windows_of` has a prediction; `preparation.answer` returns
+        their meaning.
     """
     series_set = preparation.arrange(series_set)
-    inputs, owner = [], []
-    whole = model.reads_whole_past and preparation.kind == "forecast"
-    for number, raw in enumerate(series_set.series):
-        times = None if series_set.times is None else series_set.times[number]
-        for span in [slice(None)] if whole else windows_of(len(raw), preparation):
+    inputs, owners = [], []
+    full_history = model.reads_whole_past and preparation.kind == "forecast"
+    for index, raw in enumerate(series_set.series):
+        times = None if series_set.times is None else series_set.times[index]
+        for span in [slice(None)] if full_history else windows_of(len(raw), preparation):
             inputs.append(preparation.prepare(raw[span], None if times is None else times[span]))
-            owner.append(number)
+            owners.append(index)
     outputs: list[list[np.ndarray]] = [[] for _ in series_set.series]
-    for number, answer in zip(owner, answers_to(model, preparation, inputs), strict=True):
-        outputs[number].append(answer)
+    for owner, prediction in zip(owners, predict_prepared(model, preparation, inputs), strict=True):
+        outputs[owner].append(prediction)
     if preparation.each_window:
-        return [np.concatenate(found) for found in outputs]
-    return [np.mean(found, axis=0) for found in outputs]
+        return [np.concatenate(parts) for parts in outputs]
+    return [np.mean(parts, axis=0) for parts in outputs]
 
 
 def bounds_around(
@@ -58,8 +58,8 @@ def bounds_around(
     """Return the quantiles of forecasts, in original units.
 
     Args:
-        outputs: What `predict_series` returned.
-        preparation: What was done to the data.
+        outputs: The outputs of `predict_series`.
+        preparation: The preparation of the data.
         bands: The bands of the run.
 
     Returns:
@@ -73,12 +73,12 @@ def bounds_around(
 def values_ahead(
     outputs: list[np.ndarray], preparation: Preparation, bands: Bands | None
 ) -> list[np.ndarray]:
-    """Return forecasts in original units: what was said, or the corrected median of quantiles.
+    """Return forecasts in original units: the values, or the calibrated median of quantiles.
 
     Args:
-        outputs: What `predict_series` returned.
-        preparation: What was done to the data.
-        bands: The bands of the run, if it has such.
+        outputs: The outputs of `predict_series`.
+        preparation: The preparation of the data.
+        bands: The bands of the run, if it has any.
 
     Returns:
         Per series (horizon, channels).
@@ -86,53 +86,51 @@ def values_ahead(
     rows = np.concatenate(outputs)
     if bands is not None and preparation.to_forecasts(rows).ndim == 4:
         bounds = bounds_around(outputs, preparation, bands)
-        return [one[..., middle_of(bands.levels)] for one in bounds]
-    said = preparation.middle(rows) * preparation.target_std + preparation.target_mean
-    return list(said)
+        return [part[..., middle_of(bands.levels)] for part in bounds]
+    return list(preparation.middle(rows) * preparation.target_std + preparation.target_mean)
 
 
 @torch.inference_mode()
-def answers_to(
+def predict_prepared(
     model: TaskModel, preparation: Preparation, inputs: list[PreparedSeries]
 ) -> list[np.ndarray]:
-    """Return what a model says to prepared series, in batches of like length.
+    """Return the outputs of a model for prepared series, in batches of similar lengths.
 
     Returns:
-        Per series (1, output), or (time, output) for a model that answers at every step.
+        Per series (1, output), or (time, output) for a model that predicts at every step.
     """
-    answers: list[np.ndarray] = [np.empty(0)] * len(inputs)
+    outputs: list[np.ndarray] = [np.empty(0)] * len(inputs)
     dtype = next(model.parameters()).dtype
     network = getattr(model, "network", model)
-    for numbers in _batches(inputs, getattr(network, "output_size", 64)):
-        chosen = [inputs[i] for i in numbers]
-        batch = batch_of(chosen).cast(dtype)
+    for indices in _batches(inputs, getattr(network, "output_size", 64)):
+        batch = batch_of([inputs[i] for i in indices]).cast(dtype)
         if preparation.at_times:
             batch = batch._replace(target_times=steps_ahead(batch, preparation.horizon))
         prediction = model(batch)
-        for place, i in enumerate(numbers):
+        for row, i in enumerate(indices):
             if preparation.readout == "every":
-                answer = prediction[: len(inputs[i].inputs), place]
+                output = prediction[: len(inputs[i].inputs), row]
             elif preparation.at_times:
-                answer = prediction[:, place].reshape(1, -1)
+                output = prediction[:, row].reshape(1, -1)
             else:
-                answer = prediction[place : place + 1]
-            answers[i] = answer.double().numpy()
-    return answers
+                output = prediction[row : row + 1]
+            outputs[i] = output.double().numpy()
+    return outputs
 
 
 def steps_ahead(batch: Batch, horizon: int) -> torch.Tensor:
-    """Return times (horizon, batch), a usual gap apart, after the last input of each series."""
+    """Return times (horizon, batch), a typical gap apart, after the last input of each series."""
     assert batch.times is not None
     last = batch.times[-1]  # timestamps are padded with their last
     return last + torch.arange(1, horizon + 1, dtype=last.dtype).unsqueeze(1)
 
 
 def windows_of(length: int, preparation: Preparation) -> list[slice]:
-    """Return the windows of a series that a model is asked about; the whole where it has none.
+    """Return the windows of a series that a model reads; without windows, all of it.
 
     Args:
         length: Steps of the series.
-        preparation: What was done to the data.
+        preparation: The preparation of the data.
     """
     window = preparation.window
     if window is None or preparation.readout == "every" or length <= window:
@@ -141,41 +139,41 @@ def windows_of(length: int, preparation: Preparation) -> list[slice]:
         return [slice(length - window, length)]
     windows = [slice(start, start + window) for start in range(0, length - window + 1, window)]
     if preparation.each_window and length % window:
-        windows.append(slice(length - window, length))  # the end has an answer too
+        windows.append(slice(length - window, length))  # so that the end has a prediction too
     return windows
 
 
 def _batches(inputs: list[PreparedSeries], width: int) -> list[list[int]]:
-    """Return numbers of series of like length, as many as give no more outputs than allowed."""
+    """Return batches of indices of series with similar lengths, limited by their outputs."""
     batches: list[list[int]] = []
-    for number in sorted(range(len(inputs)), key=lambda i: len(inputs[i].inputs)):
-        size = len(inputs[number].inputs) * width
-        if batches and size * (len(batches[-1]) + 1) <= _AT_ONCE:
-            batches[-1].append(number)
+    for index in sorted(range(len(inputs)), key=lambda i: len(inputs[i].inputs)):
+        size = len(inputs[index].inputs) * width
+        if batches and size * (len(batches[-1]) + 1) <= _MOST_OUTPUTS:
+            batches[-1].append(index)
         else:
-            batches.append([number])
+            batches.append([index])
     return batches
 
 
 def with_standard_error(
     answer: dict[str, Any], outputs: np.ndarray, model: TaskModel, preparation: Preparation
 ) -> dict[str, Any]:
-    """Return an answer with its standard error beside it, where the model knows one.
+    """Return an answer with its standard error, if the model has one.
 
-    For a number it is the root mean square error of answers to series that were left out, in the
-    units of the target. For a class it is that of the margin, the lead of the likeliest class over
-    the next in log-odds: a margin of less than two standard errors is an open question.
+    For a number it is the root mean square of leave-one-out errors, in the units of the target. For
+    a class it is that of the margin between the two most likely classes in log-odds: with a margin
+    of less than two standard errors, the class is uncertain.
 
     Args:
-        answer: What is said, as `Preparation.answer` gives it.
-        outputs: (1, outputs) what the model gave.
+        answer: The answer of `Preparation.answer`.
+        outputs: (1, outputs) the outputs of the model.
         model: The model.
-        preparation: What was done to its data.
+        preparation: The preparation of its data.
     """
-    found = getattr(model, "error_covariance", None)
-    if found is None or preparation.readout == "every" or bool(found.isnan().any()):
+    covariance = getattr(model, "error_covariance", None)
+    if covariance is None or preparation.readout == "every" or bool(covariance.isnan().any()):
         return answer
-    errors = found.double().cpu().numpy()
+    errors = covariance.double().cpu().numpy()
     if preparation.classes is not None:
         if errors.shape[0] < 2:
             return answer

@@ -1,6 +1,6 @@
-"""Settings that a paper prints, by name: `undamped train ucr linoss recipe=linoss-paper`.
+"""Hyperparameters of papers, by name: `undamped train ucr linoss recipe=linoss-paper`.
 
-They lie over everything that is recommended and under what a person says.
+They override all recommended settings; the options of the user override them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import unknown_name
+from undamped.lab.training.options import BUDGETS
 
 
 @dataclass(frozen=True)
-class _Printed:
-    """One row of LinOSS's table."""
+class _Row:
+    """A row of the table of hyperparameters of LinOSS."""
 
     blocks: int
     features: int
@@ -26,31 +27,28 @@ class _Printed:
 
 
 _LINOSS = {
-    "EigenWorms": _Printed(2, 128, 64, 1e-3, batch=4),
-    "SelfRegulationSCP1": _Printed(6, 128, 256, 1e-4),
-    "SelfRegulationSCP2": _Printed(6, 64, 256, 1e-5, method="imex"),
-    "EthanolConcentration": _Printed(4, 16, 16, 1e-5),
-    "Heartbeat": _Printed(6, 16, 16, 1e-3),
-    "MotorImagery": _Printed(2, 128, 16, 1e-5),
+    "EigenWorms": _Row(2, 128, 64, 1e-3, batch=4),
+    "SelfRegulationSCP1": _Row(6, 128, 256, 1e-4),
+    "SelfRegulationSCP2": _Row(6, 64, 256, 1e-5, method="imex"),
+    "EthanolConcentration": _Row(4, 16, 16, 1e-5),
+    "Heartbeat": _Row(6, 16, 16, 1e-3),
+    "MotorImagery": _Row(2, 128, 16, 1e-5),
 }
 
 
 def _linoss(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return T. K. Rusch and D. Rus's settings for a set of the UEA archive.
+    """Return the settings of T. K. Rusch and D. Rus for a data set of the UEA archive.
 
-    Batch normalisation, mean over time, Adam at a constant rate, validation every 1,000 updates and
-    the end after ten of them without gain. The channel with the time of a sample, which most of
-    their sets have, is not added, and a dropout mask holds for a whole sequence.
+    They use batch normalisation, the mean over time, Adam with a constant learning rate, validation
+    every 1,000 steps and early stopping after ten validations without improvement. Here there is
+    no channel with the time of a sample, which most of their data sets have, and a dropout mask is
+    the same for all steps of a sequence.
     """
     dataset = str(options.get("dataset", "none"))
     if dataset not in _LINOSS:
         raise OptionError(
-            explain(
-                "recipe=linoss-paper",
-                expected=f"task.dataset to be one of {', '.join(_LINOSS)}",
-                got=dataset,
-                remedy="The paper prints no settings for others; leave the recipe out.",
-            )
+            f"recipe=linoss-paper has settings for the data sets {', '.join(_LINOSS)} only, got "
+            f"task.dataset={dataset}. Omit the recipe for others."
         )
     row = _LINOSS[dataset]
     return {
@@ -75,38 +73,34 @@ def _linoss(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 PRINTED = {"linoss-paper": ("ucr", "linoss", _linoss)}
-"""By name: the task, the model, and what makes settings of the options of the task."""
-_BUDGETS = ("steps", "epochs", "seconds", "minutes")
+"""By name: the task, the model, and a function from the options of the task to settings."""
 
 
 def with_printed(
     recipe: str, names: list[str], parts: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Put printed settings under what was said.
+    """Add the settings of a paper to the options of the user.
 
     Args:
-        recipe: Its name.
-        names: The task and the models that were named.
-        parts: What was said, by part.
+        recipe: The name of the settings.
+        names: The names of the task and the models.
+        parts: The options of the user by "task", "model", "train" or the name of a model.
     """
     if recipe not in PRINTED:
         raise unknown_name("recipe", recipe, list(PRINTED))
     task, model, settings = PRINTED[recipe]
     if names[:1] != [task] or model not in names[1:]:
         raise OptionError(
-            explain(
-                f"recipe={recipe}",
-                expected=f"the task {task} and the model {model}",
-                got=" ".join(names) or "neither",
-                remedy=f"For example: undamped train {task} {model} recipe={recipe}.",
-            )
+            f"recipe={recipe} is for the task {task} and the model {model}, got "
+            f"{' '.join(names) or 'neither'}. For example: undamped train {task} {model} "
+            f"recipe={recipe}."
         )
     printed = settings(parts.get("task", {}))
-    said = {**parts, model: {**parts.get("model", {}), **parts.get(model, {})}}
-    if any(budget in said.get("train", {}) for budget in _BUDGETS):
+    user_options = {**parts, model: {**parts.get("model", {}), **parts.get(model, {})}}
+    if any(budget in user_options.get("train", {}) for budget in BUDGETS):
         del printed["train"]["steps"]
-    under = {
-        part: {name: value for name, value in values.items() if name not in said.get(part, {})}
+    defaults = {
+        part: {k: v for k, v in values.items() if k not in user_options.get(part, {})}
         for part, values in printed.items()
     }
-    return parts | {part: {**values, **parts.get(part, {})} for part, values in under.items()}
+    return parts | {part: {**values, **parts.get(part, {})} for part, values in defaults.items()}

@@ -1,4 +1,4 @@
-"""How far a training has come, and what it has measured on the way."""
+"""The progress of a training: counters, sums since the last validation, and the budget."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _SUMS = ("loss", "metric", "metric_count", "steps", "norm", *EVALUATIONS)
 
 @dataclass
 class Progress:
-    """How far a training has come; all of it is in a checkpoint."""
+    """The progress of a training; a checkpoint contains all of it."""
 
     step: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
-    """Of all threads of this process: what a busy machine takes longer for is not in it."""
+    """CPU time of all threads of this process, which does not depend on the load of the machine."""
     learning: float = 0.0
-    """Seconds of steps, without validation."""
+    """Seconds spent on training steps, without validation."""
     waited: float = 0.0
-    """Seconds of those in which there was no batch yet."""
+    """Seconds of those spent waiting for a batch."""
     sequences: int = 0
-    """How many were read, of all processes together."""
+    """Number of sequences that all processes read."""
     samples: int = 0
-    """How many steps of those sequences; padding does not count."""
+    """Number of time steps of those sequences, without padding."""
     best_metric: float | None = None
     best_loss: float | None = None
     best_step: int = 0
@@ -57,9 +57,9 @@ class Progress:
 
     @property
     def throughput(self) -> dict[str, float]:
-        """How much was read in a second of learning, and for which share of it data was waited for.
+        """Data per second of training, and the fraction of time spent waiting for data.
 
-        Empty where nothing was read batch by batch.
+        It is empty for a model that is fitted in closed form.
         """
         if not self.sequences or not self.learning:
             return {}
@@ -70,19 +70,13 @@ class Progress:
         }
 
     def training_metric(self, task: Task) -> float:
-        """Return the metric on the batches since the last row, or of that row if there are none."""
+        """Return the metric of the batches since the last row, or that row's if there are none."""
         if self.rows and not self.since["steps"]:
             return self.rows[-1][f"train_{task.metric}"]
         return task.finish(self.since["metric"] / max(1, self.since["metric_count"]))
 
     def close_row(self, task: Task, scores: Scores, last: Update) -> bool:
-        """End a row of metrics.csv with a validation; return whether it was the best so far.
-
-        Args:
-            task: The task.
-            scores: What validation gave.
-            last: The last step of training.
-        """
+        """Add a row of metrics.csv after a validation; return whether it was the best so far."""
         since, steps = self.since, max(1, self.since["steps"])
         row = {
             "step": self.step,
@@ -105,20 +99,20 @@ class Progress:
         return better
 
     def reached(self, task: Task, goal: float | None) -> bool:
-        """Say whether the best validation is as good as a goal.
+        """Return whether the best validation is as good as a goal.
 
         Args:
-            task: The task, which knows what good is.
-            goal: The metric that is wanted; None is never reached.
+            task: The task.
+            goal: A value of the task's metric; None is never reached.
         """
         if goal is None or self.best_metric is None:
             return False
         return self.best_metric >= goal if task.higher_is_better else self.best_metric <= goal
 
     def _is_better(self, task: Task, scores: Scores) -> bool:
-        """Compare by the metric, and by the loss where that is equal.
+        """Compare by the metric, and by the loss if the metric is equal.
 
-        On few validation series many steps have the same accuracy, and the first of them is
+        With few validation series many steps have the same accuracy, and the first of them is
         hardly trained.
         """
         best, best_loss = self.best_metric, self.best_loss
@@ -129,16 +123,16 @@ class Progress:
         return scores.metric > best if task.higher_is_better else scores.metric < best
 
 
-_STEPS_BETWEEN_VALIDATIONS = 50  # where neither the budget nor the data say more
+_STEPS_BETWEEN_VALIDATIONS = 50  # if neither the budget nor the data determine it
 _VALIDATIONS = 25
 
 
 class Budget:
-    """Steps, epochs or seconds.
+    """The limit of a training: steps, epochs or seconds.
 
     Args:
         options: The training options, one of which is the budget.
-        task: The task, which knows how many batches a pass over the data has.
+        task: The task, which determines the batches of an epoch.
     """
 
     def __init__(self, options: TrainOptions, task: Task) -> None:
@@ -148,8 +142,8 @@ class Budget:
         if options.epochs is not None:
             if per_epoch is None:
                 raise OptionError(
-                    "train.epochs: expected a task with an end, got one whose data never ends. "
-                    "Give train.steps instead."
+                    "train.epochs needs a finite data set, but this task generates data without "
+                    "end. Set train.steps instead."
                 )
             self.steps = max(1, round(options.epochs * per_epoch / options.accumulate))
         if options.validate_every is not None:
@@ -157,11 +151,11 @@ class Budget:
         elif self.steps is not None:
             self.validate_every = max(1, self.steps // _VALIDATIONS)
         else:
-            pass_over = max(1, (per_epoch or 0) // options.accumulate)
-            self.validate_every = pass_over if per_epoch else _STEPS_BETWEEN_VALIDATIONS
+            epoch_steps = max(1, (per_epoch or 0) // options.accumulate)
+            self.validate_every = epoch_steps if per_epoch else _STEPS_BETWEEN_VALIDATIONS
 
     def spent(self, step: int, seconds: float) -> float:
-        """Return the share of the budget that is spent; 1 and more is all of it."""
+        """Return the fraction of the budget that is spent; 1 and more is all of it."""
         if self.steps is not None:
             return step / self.steps
         return seconds / (self.seconds or math.inf)

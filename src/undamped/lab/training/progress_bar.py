@@ -1,4 +1,4 @@
-"""The progress bar of a training: loss, metric, gradient norm, time left."""
+"""The progress bar of a training: loss, metric, gradient norm, remaining time."""
 
 from __future__ import annotations
 
@@ -10,52 +10,44 @@ if TYPE_CHECKING:
     from undamped.lab.training.loop import Training
     from undamped.lab.training.update import Update
 
-
-_NOTABLE = 0.05  # a smaller share of the time spent waiting is not worth a word
+_NOTABLE = 0.05  # smaller fractions of waiting time are not printed
 
 
 class ProgressBar:
-    """Shows how a training goes, on standard error.
+    """Shows the progress of a training on standard error.
 
-    On a terminal it is a bar; in a file or a pipe it is a line per validation. Where somebody else
-    draws, lines are told to them.
+    On a terminal it is a bar; in a file or a pipe it is a line per validation. A training with
+    `report` gets lines of text instead.
 
     Args:
         training: The training.
-        shown: Whether this process shows anything; a training without a title shows nothing.
+        enabled: Whether this process shows anything; a training without a title shows nothing.
     """
 
-    def __init__(self, training: Training, shown: bool) -> None:
+    def __init__(self, training: Training, enabled: bool) -> None:
         self.training = training
-        self.shown = shown and training.title is not None
+        self.enabled = enabled and training.title is not None
         self._bar: Any = None
-        self._drawn = 0.0
+        self._last_update = 0.0
         self._rows = len(training.progress.rows)
 
     def __enter__(self) -> ProgressBar:
         """Draw the empty bar."""
-        if not self.shown:
+        if not self.enabled:
             return self
+        from rich import progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
 
         self._console = Console(file=sys.stderr)
         if self._console.is_terminal:
-            self._bar = Progress(
-                SpinnerColumn(),
-                TextColumn("[bold]{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.percentage:>3.0f}%"),
-                TextColumn("{task.fields[numbers]}"),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
+            self._bar = progress.Progress(
+                progress.SpinnerColumn(),
+                progress.TextColumn("[bold]{task.description}"),
+                progress.BarColumn(bar_width=24),
+                progress.TextColumn("{task.percentage:>3.0f}%"),
+                progress.TextColumn("{task.fields[numbers]}"),
+                progress.TimeElapsedColumn(),
+                progress.TimeRemainingColumn(),
                 console=self._console,
                 transient=True,
             )
@@ -64,22 +56,22 @@ class ProgressBar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take the bar away, so that a message has the screen to itself."""
+        """Remove the bar, so that messages are not mixed with it."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
     def draw(self, update: Update) -> None:
-        """Move the bar, at most ten times a second; or print a line for a new validation."""
-        if not (self.shown or self.training.tell):
+        """Update the bar, at most ten times a second; or print a line for a new validation."""
+        if not (self.enabled or self.training.report):
             return
         now, spent = time.perf_counter(), min(1.0, self.training.spent)
-        if self.shown and self._bar is None:
+        if self.enabled and self._bar is None:
             self._print_new_row(update)
-        elif now - self._drawn > 0.1:
-            self._drawn = now
-            if self.training.tell is not None:
-                self.training.tell(f"{100 * spent:.0f} %  {self._numbers(update)}")
+        elif now - self._last_update > 0.1:
+            self._last_update = now
+            if self.training.report is not None:
+                self.training.report(f"{100 * spent:.0f} %  {self._numbers(update)}")
             else:
                 self._bar.update(self._line, completed=spent, numbers=self._numbers(update))
 
@@ -97,8 +89,8 @@ class ProgressBar:
         if progress.rows:
             text += f"  valid {progress.rows[-1]['valid_' + task.metric]:.4g}"
         text += f"  |grad| {update.gradient_norm:.2g}"
-        if read := progress.throughput:
-            text += f"  {read['sequences_per_second']:,.4g} sequences/s"
-            if read["waiting_for_data"] >= _NOTABLE:
-                text += f"  {read['waiting_for_data']:.0%} waiting for data"
+        if throughput := progress.throughput:
+            text += f"  {throughput['sequences_per_second']:,.4g} sequences/s"
+            if throughput["waiting_for_data"] >= _NOTABLE:
+                text += f"  {throughput['waiting_for_data']:.0%} waiting for data"
         return text

@@ -1,8 +1,8 @@
-"""Settings to start from: what was not said comes from the task's recipes and from the data.
+"""Default settings of a task and a model.
 
-A task knows settings that are good for it, for all models or for one (`Task.recipes`), and may
-suggest some from its data (`Task.suggest`); a model may need some on every task (`recipe_of`).
-Here they are merged, and the user's own settings override all of them.
+A task may have settings for all models or for one (`Task.recipes`), and suggest some from its data
+(`Task.suggest`); a model may have settings for all tasks (`recipe_of`). They are merged here, and
+the options of the user override all of them.
 """
 
 from __future__ import annotations
@@ -17,30 +17,31 @@ from undamped._base.options import Option, convert, options_of
 from undamped._base.registry import models
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Settings, Task
+from undamped.lab.training.options import BUDGETS
 from undamped.models.for_task import model_options
 
 ANY = "*"
 FOR_ALL: Settings = {"model": {"hidden_size": 128}, "train": {}}
-"""What holds for any model on any task that says nothing else."""
+"""Settings for all models on all tasks."""
 
 EXCLUDES = {
     "bottleneck_size": ("detail", "hidden_layers"),
     "noise": ("trace",),
     "step_size": ("tolerance",),
 }
-"""Options of models, and those that have no meaning beside them."""
+"""Options of models, and the options that have no meaning together with them."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the workbench knows about a model beyond the options of its constructor.
+    """Settings of the workbench for a model, beyond the options of its constructor.
 
     Args:
-        settings: Settings that are good for it on any task: options by "model", "task", "train".
-        largest_rate: The largest learning rate it takes from a task's settings for all models.
-        sweep_space: What a search varies beside the learning rate, as on the command line.
-        usual_choice: Whether it is a common baseline, suggested beside models of the same kind.
-        advice: Why to prefer it where a network of the same family forgets; reports print it.
+        settings: Settings for all tasks: options by "model", "task", "train".
+        largest_rate: The largest learning rate that a task's settings for all models may set.
+        sweep_space: What a search varies besides the learning rate, as on the command line.
+        usual_choice: Whether it is a common baseline, which is suggested for comparisons.
+        advice: Why to prefer it to a similar network that forgets; reports print it.
     """
 
     settings: Settings = field(default_factory=dict)
@@ -53,8 +54,8 @@ class Recipe:
 _TWO_BLOCKS: Settings = {"model": {"num_layers": 2, "block": "layer-norm"}}
 _TWO_LAYERS: Settings = {"model": {"num_layers": 2}}
 _OSCILLATORS = {"model.dt": "0.01..0.5:log", "model.alpha": "0.1..20:log"}
-# The largest rate of the LinOSS papers. Tasks may recommend ten times as much: then squared
-# frequencies become negative within a few updates, and such an oscillator drifts without bound.
+# The largest rate of the LinOSS papers. Tasks may recommend ten times as much. Then squared
+# frequencies become negative within a few steps, and such an oscillator drifts without bound.
 _LINOSS_RATE = 1e-3
 
 _RECIPES: dict[str, Recipe] = {
@@ -80,7 +81,7 @@ _RECIPES: dict[str, Recipe] = {
 
 
 def register_recipe(model: str, recipe: Recipe) -> None:
-    """Set what the workbench knows about a model, for instance one of a third-party package.
+    """Set the recipe of a model, for instance of a third-party package.
 
     Args:
         model: The name under which the model is registered.
@@ -108,18 +109,17 @@ def common_baselines() -> list[str]:
     return [name for name, recipe in _RECIPES.items() if recipe.usual_choice]
 
 
-LAST_RESORT = {"steps": 1000}
-_BUDGETS = ("steps", "epochs", "seconds", "minutes")
+DEFAULT_BUDGET = {"steps": 1000}
 
 
 def recommended(task: Task | type[Task], model: str, suggested: Settings | None = None) -> Settings:
-    """Return the settings to start from, the more special ones over the more general.
+    """Return the default settings; specific ones override general ones.
 
     Args:
         task: The task, or its class.
         model: Name of the model.
-        suggested: What the data itself suggests: over what holds for all tasks, under what is
-            known to be good for this one.
+        suggested: Settings that the data suggests. They override those for all tasks, and the
+            recipes of the task override them.
     """
     settings: Settings = {"model": {}, "task": {}, "train": {}}
     for recipe in (
@@ -128,23 +128,25 @@ def recommended(task: Task | type[Task], model: str, suggested: Settings | None 
         suggested or {},
         optional.recipes(task).get(ANY, {}),
     ):
-        _put_over(settings, recipe)
+        _override(settings, recipe)
     train, largest = settings["train"], recipe_of(model).largest_rate
     if train.get("learning_rate", 0.0) > largest:
         train["learning_rate"] = largest
-    _put_over(settings, optional.recipes(task).get(model, {}))
+    _override(settings, optional.recipes(task).get(model, {}))
     return settings
 
 
-def _put_over(settings: Settings, recipe: Settings) -> None:
+def _override(settings: Settings, recipe: Settings) -> None:
+    """Update settings in place; a budget replaces any other budget."""
     for part, values in recipe.items():
-        if any(name in values for name in _BUDGETS):
-            _forget_budget(settings[part])
+        if any(name in values for name in BUDGETS):
+            for name in BUDGETS:
+                settings[part].pop(name, None)
         settings[part].update(values)
 
 
 def _of_model(model: str, task: Task | type[Task]) -> Settings:
-    """Return a model's settings for any task, without options that this task does not accept."""
+    """Return a model's settings for all tasks, without options that this task does not accept."""
     settings = recipe_of(model).settings
     if "task" not in settings:
         return settings
@@ -166,30 +168,22 @@ def _accepts(option: Option, value: Any) -> bool:
 
 
 def merged(
-    task: Task | type[Task], model: str, given: Settings, suggested: Settings | None = None
+    task: Task | type[Task], model: str, user_options: Settings, suggested: Settings | None = None
 ) -> Settings:
-    """Put what was said over what is recommended.
+    """Return the options of the user over the recommended settings.
 
-    A budget that was said replaces the other, and what contradicts something said is dropped:
-    nobody should be told of a value that they never gave.
+    A budget of the user replaces the recommended one, and recommended options that contradict an
+    option of the user are dropped, so that no error is about a value that the user never set.
     """
     settings = recommended(task, model, suggested)
     if model in models:
-        known = model_options(model)
-        settings["model"] = {k: v for k, v in settings["model"].items() if k in known}
-    for name, others in EXCLUDES.items():
-        if given.get("model", {}).get(name):
-            for other in others:
-                settings["model"].pop(other, None)
-    if any(name in given.get("train", {}) for name in _BUDGETS):
-        _forget_budget(settings["train"])
-    for part, values in given.items():
-        settings[part].update(values)
-    if not any(name in settings["train"] for name in _BUDGETS):
-        settings["train"].update(LAST_RESORT)
+        accepted = model_options(model)
+        settings["model"] = {k: v for k, v in settings["model"].items() if k in accepted}
+    for name, excluded in EXCLUDES.items():
+        if user_options.get("model", {}).get(name):
+            for excluded_name in excluded:
+                settings["model"].pop(excluded_name, None)
+    _override(settings, user_options)
+    if not any(name in settings["train"] for name in BUDGETS):
+        settings["train"].update(DEFAULT_BUDGET)
     return settings
-
-
-def _forget_budget(settings: dict[str, Any]) -> None:
-    for name in _BUDGETS:
-        settings.pop(name, None)

@@ -1,7 +1,7 @@
-"""A run is a folder: what was trained, how, on what, with which result.
+"""A run is a folder that describes a training, with its result.
 
-`run.json` holds everything needed to repeat it, `metrics.csv` the curves, `model.safetensors`
-the best weights, `checkpoints/` what is needed to go on. Nothing in it is ever unpickled.
+`run.json` has everything that is needed to repeat it, `metrics.csv` the curves, `model.safetensors`
+the best weights, and `checkpoints/` what is needed to resume. Nothing in it is ever unpickled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from undamped._base.contract import TaskShape
-from undamped._base.errors import OptionError, RunError, UndampedError, explain
+from undamped._base.errors import OptionError, RunError, UndampedError, shortened
 from undamped._base.files import (
     read_json,
     read_tensors,
@@ -40,7 +40,7 @@ from undamped.models.task_model import TaskModel
 
 FORMAT = 1
 _ABSENT = object()
-_FORM: dict[str, Any] = {
+_TYPES: dict[str, Any] = {
     "status": str,
     "command": str | None,
     "seed": NonNegativeInt,
@@ -63,17 +63,17 @@ _FORM: dict[str, Any] = {
     "tried": Sequence[Mapping[str, Any]],
     "why": str,
 }
-"""What the parts of run.json are, where they are there; whoever reads them goes by it."""
-_NEEDED = ("status", "seed", "task.name", "task.options", "model.name", "model.options", "train")
+"""The types of the entries of run.json, which are checked when it is read."""
+_REQUIRED = ("status", "seed", "task.name", "task.options", "model.name", "model.options", "train")
 
 
 @dataclass
-class _Memory:
-    """What a run object has already read or built."""
+class _Cache:
+    """The task and the settings of a run that were built or read before."""
 
     task: Task | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    stamp: tuple[int, int, int] | None = None  # of the run.json that `settings` was read from
+    version: tuple[int, int, int] | None = None  # of the run.json that `settings` was read from
 
 
 @dataclass(frozen=True)
@@ -84,43 +84,38 @@ class Run:
     a large file.
 
     Args:
-        path: Where it lies.
+        path: The folder.
     """
 
     path: Path
-    _memory: _Memory = field(default_factory=_Memory, init=False, repr=False, compare=False)
+    _cache: _Cache = field(default_factory=_Cache, init=False, repr=False, compare=False)
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """Open an existing run, or say why that cannot be."""
+        """Open an existing run; raise a `RunError` if it is missing or damaged."""
         folder = Path(path)
+        if not folder.exists():
+            raise RunError(f"No such run folder: {folder}")
         if not (folder / "run.json").is_file():
-            found = "no such folder" if not folder.exists() else "something else"
             raise RunError(
-                explain(
-                    str(folder),
-                    expected="a run folder with a run.json in it",
-                    got=found,
-                    remedy="Name a folder that 'undamped train' made.",
-                )
+                f"{folder} is not a run folder, since it has no run.json. Name a folder that "
+                "'undamped train' created."
             )
         run = cls(folder)
-        settings = run.settings  # a damaged file should be found now
-        for part in _NEEDED:
+        settings = run.settings
+        for part in _REQUIRED:
             if _entry(settings, part) is _ABSENT:
-                raise run._damaged(part, "none")
+                raise run._damaged(part)
         return run
 
     @classmethod
     def create(cls, out: str | Path, name: str) -> Run:
-        """Make a new, empty run folder `name-1`, `name-2`, … below `out`."""
+        """Create a new, empty run folder `name-1`, `name-2`, … in `out`."""
         parent = Path(out)
         try:
             parent.mkdir(parents=True, exist_ok=True)
-            taken = [
-                int(p.name.rpartition("-")[2]) for p in parent.glob(f"{name}-*") if _numbered(p)
-            ]
-            number = max(taken, default=0)
+            suffixes = [path.name.rpartition("-")[2] for path in parent.glob(f"{name}-*")]
+            number = max((int(suffix) for suffix in suffixes if suffix.isdigit()), default=0)
             while True:
                 number += 1
                 folder = parent / f"{name}-{number}"
@@ -131,20 +126,16 @@ class Run:
                 (folder / "checkpoints").mkdir()
                 return cls(folder)
         except OSError as error:
+            reason = error.strerror or "unknown error"
             raise RunError(
-                explain(
-                    str(parent),
-                    expected="a folder that can be written to",
-                    got=error.strerror or "another problem",
-                    remedy="Choose another with --out.",
-                )
+                f"Cannot write to the folder {parent} ({reason}). Choose another with --out."
             ) from None
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder while training, so that no second process trains in it.
+        """Lock the folder during training, so that no second process trains in it.
 
-        The lock belongs to the process: it is gone with it, however it ends.
+        The lock belongs to the process, and ends with it.
         """
         try:
             import fcntl
@@ -156,66 +147,36 @@ class Run:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise RunError(
-                    explain(
-                        str(self.path),
-                        expected="a run that nobody is training",
-                        got="one that another process holds",
-                        remedy="Wait for it, or stop it.",
-                    )
+                    f"Another process is training {self.path}. Wait for it, or stop it."
                 ) from None
             yield
 
-    # What is in the folder
+    # Files of the folder
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything in run.json, as a copy of one's own."""
-        path, memory = self.path / "run.json", self._memory
-        stamp = _stamp(path)
-        if stamp is None or stamp != memory.stamp:
-            memory.settings, memory.stamp = self._read_settings(path), stamp
-        return copy.deepcopy(memory.settings)
+        """A copy of everything in run.json."""
+        path, cache = self.path / "run.json", self._cache
+        version = _file_version(path)
+        if version is None or version != cache.version:
+            cache.settings, cache.version = _read_settings(path), version
+        return copy.deepcopy(cache.settings)
 
-    @staticmethod
-    def _read_settings(path: Path) -> dict[str, Any]:
-        settings = read_json(path)
-        if not isinstance(settings, dict) or settings.get("format") != FORMAT:
-            raise RunError(
-                explain(
-                    str(path),
-                    expected=f"run format {FORMAT}",
-                    got=settings.get("format") if isinstance(settings, dict) else "something else",
-                    remedy="Use the version of undamped that made the run.",
-                )
-            )
-        for part, annotation in _FORM.items():
-            entry = _entry(settings, part)
-            if entry is not _ABSENT:
-                try:
-                    convert(annotation, entry, f"{path}: {part}")
-                except OptionError as error:
-                    raise RunError(str(error)) from None
-        return settings
-
-    def _damaged(self, part: str, got: str) -> RunError:
+    def _damaged(self, part: str) -> RunError:
         return RunError(
-            explain(
-                f"{self.path / 'run.json'}: {part}",
-                expected="what training writes there",
-                got=got,
-                remedy="Restore it from a copy, or train anew.",
-            )
+            f"{self.path / 'run.json'}: {part} is missing or damaged. Restore the file from a "
+            "copy, or train again."
         )
 
     @contextlib.contextmanager
     def _reading(self, part: str) -> Iterator[None]:
-        """Say that a part of run.json is damaged, whatever keeps it from being read."""
+        """Turn any error about a part of run.json into one that names the file and the part."""
         try:
             yield
         except UndampedError as error:
             raise RunError(f"{self.path / 'run.json'}: {error}") from None
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
-            raise self._damaged(part, "something else") from None
+            raise self._damaged(part) from None
 
     def update(self, **changes: Any) -> None:
         """Change entries of run.json."""
@@ -230,23 +191,23 @@ class Run:
 
     @property
     def shape(self) -> TaskShape:
-        """What the model of the run was built for."""
+        """The shape of the task that the model was built for."""
         stored = self.settings["model"].get("shape")
         if not stored:
             return self.task().task_shape
         name = self.settings["task"]["name"]
         with self._reading("model.shape"):
             if "answer" not in stored and stored["output_size"] and name in tasks:
-                stored["answer"] = tasks[name].answer  # runs of before answers had a kind
+                stored["answer"] = tasks[name].answer  # of runs of earlier versions
             return TaskShape.from_dict(stored)
 
     @property
     def checkpoint(self) -> Path:
-        """The file from which an interrupted run goes on."""
+        """The file from which an interrupted run is resumed."""
         return self.path / "checkpoints" / "last.safetensors"
 
     def metrics(self) -> list[dict[str, float]]:
-        """Return the rows of metrics.csv; numbers that were not measured are left out."""
+        """Return the rows of metrics.csv, without values that were not measured."""
         try:
             text = (self.path / "metrics.csv").read_text(encoding="utf-8")
             rows = [
@@ -254,18 +215,14 @@ class Run:
                 for row in csv.DictReader(io.StringIO(text), strict=True)
             ]
             if not all(math.isfinite(row.get("step", 0)) for row in rows):
-                raise ValueError("a step that is no number")
+                raise ValueError("a step is not a number")
             return rows
         except FileNotFoundError:
             return []
         except (OSError, ValueError, TypeError, csv.Error):
             raise RunError(
-                explain(
-                    str(self.path / "metrics.csv"),
-                    expected="a table of numbers",
-                    got="a damaged one",
-                    remedy="Restore it from a copy; the weights are not affected.",
-                )
+                f"{self.path / 'metrics.csv'} is damaged. Restore it from a copy; the weights are "
+                "not affected."
             ) from None
 
     def write_metrics(self, rows: list[dict[str, float]]) -> None:
@@ -280,8 +237,8 @@ class Run:
     # Model and task
 
     def task(self) -> Task:
-        """Return the task of the run; it is built from run.json when first asked for."""
-        task = self._memory.task
+        """Return the task of the run, which is built from run.json at the first call."""
+        task = self._cache.task
         if task is None:
             entry = self.settings["task"]
             if entry["name"] not in tasks:
@@ -289,14 +246,14 @@ class Run:
             task_class = tasks[entry["name"]]
             for name, option in options_of(task_class).items():
                 if option.required and name not in entry["options"]:
-                    raise self._damaged(f"task.options.{name}", "none")
+                    raise self._damaged(f"task.options.{name}")
             task = task_class(**check(entry["name"], task_class, entry["options"]))
             self.set_task(task)
         return task
 
     def set_task(self, task: Task) -> None:
-        """Take the task that was built for the run, so that nobody has to build it again."""
-        self._memory.task = task
+        """Set the task of the run, so that it is not built again."""
+        self._cache.task = task
 
     def empty_model(self) -> TaskModel:
         """Build the model of the run with fresh weights."""
@@ -306,12 +263,8 @@ class Run:
         check_origins(str(self.path), settings, absent)
         if name not in models:
             raise RunError(
-                explain(
-                    str(self.path),
-                    expected="a model that undamped can build",
-                    got=f"'{name}'",
-                    remedy="Build the module yourself and call load_into(module).",
-                )
+                f"{self.path}: there is no registered model '{shortened(name)}'. Build the module "
+                "and call load_into(module)."
             )
         options = settings["model"]["options"]
         try:
@@ -319,29 +272,29 @@ class Run:
         except TypeError:
             declared = model_options(name).items()
             for missing in [n for n, o in declared if o.required and n not in options]:
-                if missing not in ("input_size", "output_size"):  # they are the shape's
-                    raise self._damaged(f"model.options.{missing}", "none") from None
+                if missing not in ("input_size", "output_size"):  # they follow from the shape
+                    raise self._damaged(f"model.options.{missing}") from None
             raise
 
     def preparation(self) -> Preparation | None:
-        """Return what was done to the data, for runs on recordings; None for others."""
+        """Return the preparation of the data, for runs on recordings; None for others."""
         stored = self.settings.get("preparation")
         with self._reading("preparation"):
             return None if stored is None else Preparation.from_dict(stored)
 
     def bands(self) -> Bands | None:
-        """Return what lies around the forecasts of the run; None where there is nothing."""
+        """Return the bands of the forecasts of the run; None if it has none."""
         stored = self.settings.get("bands")
         with self._reading("bands"):
             return None if stored is None else Bands.from_dict(stored)
 
     def train_options(self) -> TrainOptions:
-        """Return how the run is trained."""
+        """Return the training options of the run."""
         with self._reading("train"):
             return TrainOptions(**check("train", TrainOptions, self.settings["train"]))
 
     def model(self) -> TaskModel:
-        """Build the model of the run with its best weights, ready to predict."""
+        """Build the model of the run with its best weights, in evaluation mode."""
         model = self.empty_model()
         self.load_into(model)
         return model.eval()
@@ -353,25 +306,41 @@ class Run:
         load_weights(module, weights, str(path))
 
     def save_model(self, module: nn.Module) -> None:
-        """Keep the weights of a module as the best of the run."""
+        """Save the weights of a module as the best of the run."""
         write_tensors(self.path / "model.safetensors", module.state_dict())
 
 
 def load_weights(module: nn.Module, weights: dict[str, torch.Tensor], source: str) -> None:
-    """Load weights, or say in a sentence why they do not fit."""
+    """Load weights; raise a `RunError` if they do not fit."""
     try:
         module.load_state_dict(weights)
     except RuntimeError as error:
         first = str(error).splitlines()[-1].strip()
         raise RunError(
-            explain(
-                source, expected="the weights of this model", got=first, remedy="Use its own run."
-            )
+            f"{source} does not have the weights of this model: {shortened(first)}"
         ) from None
 
 
+def _read_settings(path: Path) -> dict[str, Any]:
+    settings = read_json(path)
+    if not isinstance(settings, dict) or settings.get("format") != FORMAT:
+        version = shortened(settings.get("format")) if isinstance(settings, dict) else None
+        raise RunError(
+            f"{path} must have run format {FORMAT}, got {version}. Use the version of undamped "
+            "that made the run."
+        )
+    for part, annotation in _TYPES.items():
+        entry = _entry(settings, part)
+        if entry is not _ABSENT:
+            try:
+                convert(annotation, entry, f"{path}: {part}")
+            except OptionError as error:
+                raise RunError(str(error)) from None
+    return settings
+
+
 def _entry(settings: Mapping[str, Any], part: str) -> Any:
-    """Return a part of run.json by its path, such as "task.name"; `_ABSENT` if it is not there."""
+    """Return an entry of run.json by its path, such as "task.name"; `_ABSENT` if it is missing."""
     entry: Any = settings
     for name in part.split("."):
         if not isinstance(entry, Mapping) or name not in entry:
@@ -380,12 +349,8 @@ def _entry(settings: Mapping[str, Any], part: str) -> Any:
     return entry
 
 
-def _numbered(path: Path) -> bool:
-    return path.name.rpartition("-")[2].isdigit()
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes whenever a file is replaced; None if there is none."""
+def _file_version(path: Path) -> tuple[int, int, int] | None:
+    """Return a value that changes whenever a file is replaced; None for a missing file."""
     try:
         status = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The samples of one stream to a model: prepared, and in blocks where that is faster."""
+"""Streams of raw samples to a model: prepared, and in blocks where that is faster."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.errors import DataError, OptionError
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.prepared import PreparedSamples
 from undamped.models.model_stream import Leaf
 from undamped.models.task_model import StreamingModel, TaskModel
 
 BLOCK = 256
-"""Samples that wait for each other at most, where nobody asks for an answer."""
+"""The largest number of samples that are collected while no output is requested."""
 _VERSION = 1
 
 
@@ -26,7 +26,7 @@ class SampleStream:
 
     Args:
         model: The model.
-        preparation: What is done to raw samples; if none is given they go in as they are.
+        preparation: The preparation of raw samples; None for samples that need none.
     """
 
     def __init__(self, model: TaskModel, preparation: Preparation | None = None) -> None:
@@ -34,17 +34,17 @@ class SampleStream:
             raise whole_sequences_only(model)
         self.model, self.preparation = model, preparation
         self._prepared = None if preparation is None else preparation.stream()
-        ahead = None
+        query_times = None
         if preparation is not None and preparation.at_times:
-            ahead = torch.arange(1, preparation.horizon + 1, dtype=model.dtype)
-        self._stream = model.stream(ahead)
-        # Every timestamp is checked against the one before, so that those do not wait.
-        self._waits = (
+            query_times = torch.arange(1, preparation.horizon + 1, dtype=model.dtype)
+        self._stream = model.stream(query_times)
+        # Timestamps are compared with the previous one, so samples with them are not collected.
+        self._collects = (
             self._stream.in_blocks and preparation is not None and not preparation.timestamps
         )
-        self._waiting: list[np.ndarray] = []
+        self._pending: list[np.ndarray] = []
         self.steps = 0
-        """How many samples were taken."""
+        """The number of samples so far."""
 
     @property
     def _symbols(self) -> bool:
@@ -56,14 +56,14 @@ class SampleStream:
         Args:
             samples: Numbers of all channels (channels,), or one symbol; NaN where one is missing.
                 With one dimension more, several samples in order.
-            times: When each was taken, for models that were trained with timestamps.
+            times: The timestamp of each, for models that were trained with timestamps.
         """
         rows = self._array(samples)
         single = rows.ndim == (0 if self._symbols else 1)
-        if single and self._prepared is not None and self._waits:
+        if single and self._prepared is not None and self._collects:
             self._prepared.check(rows)
-            self._waiting.append(rows)
-            if len(self._waiting) == BLOCK:
+            self._pending.append(rows)
+            if len(self._pending) == BLOCK:
                 self._flush()
         else:
             self._flush()
@@ -78,13 +78,13 @@ class SampleStream:
     def _array(self, samples: Any) -> np.ndarray:
         if self._prepared is None:
             return np.asarray(samples, dtype=np.int64 if self._symbols else np.float64)
-        with np.errstate(over="ignore"):  # what becomes infinite is refused
-            # Rounded as the recordings were that the model was trained on.
+        with np.errstate(over="ignore"):  # infinite values are refused
+            # Rounded like the recordings that the model was trained on.
             return np.asarray(samples, dtype=np.float32)
 
     def _flush(self) -> None:
-        if self._waiting:
-            rows, self._waiting = np.stack(self._waiting), []
+        if self._pending:
+            rows, self._pending = np.stack(self._pending), []
             self._take(rows, None)
 
     def _take(self, rows: np.ndarray, times: np.ndarray | None) -> None:
@@ -96,16 +96,16 @@ class SampleStream:
         self._stream.push(x if self._symbols else x.to(self.model.dtype))
 
     def outputs(self) -> Tensor:
-        """Return what the model says after the samples so far, (1, output)."""
+        """Return the prediction after the samples so far, (1, output)."""
         if not self.steps:
-            raise DataError("stream: expected at least one sample, got none. Push one first.")
+            raise DataError("A stream has no outputs before its first sample. Push one first.")
         self._flush()
         return self._stream.outputs()
 
-    # Saving and going on
+    # Saving and restoring
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that the samples so far have changed: tensors and plain values."""
+        """Return the state after the samples so far: tensors and plain values."""
         self._flush()
         state: dict[str, Any] = {
             "version": _VERSION,
@@ -121,25 +121,21 @@ class SampleStream:
         return {**state, "checksum": _checksum(state)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` of a stream with the same model returned.
+        """Restore the state of a stream with the same model.
 
         A state that is damaged, or that belongs to another model, is refused, and nothing changes.
         """
         plain = {name: value for name, value in state.items() if name != "checksum"}
-        own = fingerprint(self.model, self.preparation)
-        for damaged, got in (
-            (state.get("version") != _VERSION, "one of another version, or something else"),
-            (state.get("checksum") != _checksum(plain), "a damaged one"),
-            (state.get("model") != own, "the state of another model"),
+        model = fingerprint(self.model, self.preparation)
+        for wrong, reason in (
+            (state.get("version") != _VERSION, "has another version, or is something else"),
+            (state.get("checksum") != _checksum(plain), "is damaged"),
+            (state.get("model") != model, "belongs to another model"),
         ):
-            if damaged:
+            if wrong:
                 raise DataError(
-                    explain(
-                        "stream state",
-                        expected="one that this model has saved",
-                        got=got,
-                        remedy="Load another, or begin without one.",
-                    )
+                    f"The stream state {reason}. Load a state that this model has saved, or start "
+                    "without one."
                 )
         leaves: dict[str, Leaf] = {
             name.removeprefix("stream."): value
@@ -149,7 +145,7 @@ class SampleStream:
         fresh = SampleStream(self.model, self.preparation)
         if plain["steps"]:
             fresh._stream.restore(leaves, self._example())
-        self._stream, self._waiting = fresh._stream, []
+        self._stream, self._pending = fresh._stream, []
         self.steps, self._prepared = int(plain["steps"]), fresh._prepared
         if self._prepared is not None:
             self._prepared.last, self._prepared.time = plain["held"].numpy().copy(), plain["time"]
@@ -171,7 +167,7 @@ class SampleStream:
 def sample_tensors(
     samples: PreparedSamples, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return inputs (samples, channels), times since the samples before, what was measured."""
+    """Return inputs (samples, channels), times since the previous samples, and the mask."""
     x = torch.from_numpy(samples.inputs).to(dtype)
     dt = None if samples.dt is None else torch.from_numpy(samples.dt).to(dtype)
     observed = None if samples.observed is None else torch.from_numpy(samples.observed)
@@ -179,12 +175,12 @@ def sample_tensors(
 
 
 def fingerprint(model: TaskModel, preparation: Preparation | None) -> str:
-    """Return a number that a model with other weights or another preparation does not have."""
+    """Return a hash of the weights of a model and its preparation."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode() + _bytes(tensor))
-    told = None if preparation is None else preparation.to_dict()
-    digest.update(json.dumps(told, sort_keys=True).encode())
+    entries = None if preparation is None else preparation.to_dict()
+    digest.update(json.dumps(entries, sort_keys=True).encode())
     return digest.hexdigest()
 
 
@@ -205,12 +201,8 @@ def _bytes(tensor: Tensor) -> bytes:
 
 
 def whole_sequences_only(model: TaskModel) -> OptionError:
-    """Return the error for a model that cannot be fed one sample after the other."""
+    """Return the error for a model that cannot predict sample by sample."""
     return OptionError(
-        explain(
-            type(model).__name__,
-            expected="a model that takes one sample after the other",
-            got="one that reads whole sequences",
-            remedy="Ask it about a whole sequence, with 'undamped predict'.",
-        )
+        f"{type(model).__name__} reads whole sequences and cannot follow a stream. Use 'undamped "
+        "predict' for whole sequences."
     )

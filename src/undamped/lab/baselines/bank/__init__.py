@@ -1,1 +1,1 @@
-"""Models whose dynamics are drawn once and never trained: only a linear readout is learnt."""
+"""Models with fixed dynamics, of which only a linear readout is fitted."""

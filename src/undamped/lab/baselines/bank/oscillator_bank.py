@@ -1,4 +1,4 @@
-"""A bank of fixed oscillators with a linear readout, learnt in closed form."""
+"""A bank of fixed oscillators with a linear readout, fitted in closed form."""
 
 from __future__ import annotations
 
@@ -9,71 +9,71 @@ from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
-from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.errors import DataError, OptionError
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.dispatch import implementation
-from undamped.lab.baselines.bank.early import PRIOR, WHOLE, EarlyReadouts
+from undamped.lab.baselines.bank.dynamics import BankState, FixedDynamics, Snapshots
+from undamped.lab.baselines.bank.early import FULL, PRIOR, EarlyReadouts
 from undamped.lab.baselines.bank.fixed_network import FixedNetwork
-from undamped.lab.baselines.bank.kernels.pools import Pools, feature_count, turned
-from undamped.lab.baselines.bank.listeners import BankState, Listeners
+from undamped.lab.baselines.bank.kernels.pools import Pools, feature_count, rotate
 from undamped.lab.baselines.bank.oscillators import Oscillators
 from undamped.lab.baselines.bank.stream import BankStream
-from undamped.lab.baselines.learns_at_once import ClosedFormModel, Part, check_one_answer
+from undamped.lab.baselines.closed_form import Batches, ClosedFormModel, check_readout
 from undamped.lab.baselines.ridge import (
     error_covariance,
     fit_ridge,
-    row_weights,
-    sharpness,
-    wanted_answers,
+    logit_scale,
+    ridge_targets,
+    sample_weights,
 )
 from undamped.models.model_stream import ModelStream, Sample
 from undamped.models.task_model import StreamingModel
 
 OSCILLATORS = "oscillators"
-_EXAMPLES = 16  # sequences on whose responses thresholds are chosen
-_LEAST_SCALE = 1e-6  # of a feature; one that hardly varies says nothing
-_LEAST_SHARE = 1e-5  # of its own mean; less is rounding
-_FARTHEST = 10.0
-"""Standard deviations from its mean to which a feature is believed: one that was nearly the same in
-all sequences learnt from would be thousands away in the first that is not."""
+_EXAMPLES = 16  # sequences whose responses determine the thresholds
+_LEAST_STD = 1e-6  # of a feature; one that hardly varies is not used
+_LEAST_VARIATION = 1e-5  # standard deviation relative to the mean; less is rounding error
+_LIMIT = 10.0
+"""Standard deviations at which features are clipped. A feature that is nearly the same in all
+training sequences would be thousands of them away in the first sequence where it is not."""
 _MOST_BYTES = 2 << 30
 
 
 @models.register("bank")
 class OscillatorBank(ClosedFormModel, StreamingModel):
-    """Oscillator bank: a thousand fixed oscillators hear the sequence, a ridge regression answers.
+    """Oscillator bank: pooled responses of a thousand fixed oscillators, and a ridge regression.
 
     Equation:
         z_k ← e^{(−γ_k + iω_k) Δt} z_k + d_k · (x, Δx),  y_k = Re e^{iψ_k} z_k
         answer = W φ + b
-        φ = (max y, min y, share of samples with y > θ_j, longest stretch with y > θ_j)
+        φ = (max y, min y, fraction of samples with y > θ_j, longest run with y > θ_j)
 
     Symbols:
         x sample, Δx its change, ω log-spaced frequencies, γ dampings from none to ω, ψ phases, d
-        random mixtures of one to three channels, all drawn once and never trained; θ quantiles of
-        responses to training sequences. Where the answer is a number, φ has the mean and the
-        present y too. W, b ridge regression with the penalty whose answers to samples left out are
-        best, for classes as ±1 and then scaled into logits.
+        random mixtures of one to three channels, all random and never trained; θ quantiles of
+        responses to training sequences. For regression, φ also has the mean and the last y. W, b
+        ridge regression with the penalty of the smallest leave-one-out error, for classes as ±1
+        and then scaled into logits.
 
     Promise:
         Between samples no oscillation grows, and two gaps do what one gap of their length does.
 
-    Learnt in seconds and without back-propagation, from sequences of any and unequal lengths, with
-    gaps and timestamps. Everything that is pooled is running, so a stream is answered sample by
-    sample in constant memory. Before a stream has the usual length, readouts for the first 1/16 to
-    1/2 of it answer, so that the probabilities are calibrated for what was observed. The errors of
-    answers to left-out sequences are stored as `error_covariance`, from which predictions get their
-    standard errors. Of the options of training it heeds `batch_size` and `precision`, and where
-    data have no end `steps`: so many batches are learnt from.
+    It is fitted in seconds and without back-propagation, to sequences of any and unequal lengths,
+    with missing values and timestamps. All pools are running statistics, so that a stream is
+    processed sample by sample in constant memory. Before a stream has the median length of the
+    training sequences, further readouts for the first 1/16 to 1/2 of it predict, so that
+    probabilities are calibrated. The covariance of leave-one-out errors is stored as
+    `error_covariance`, from which predictions get their standard errors. Of the training options
+    it uses `batch_size` and `precision`, and for infinite data `steps`, the number of batches.
 
     Args:
         shape: The shape of the task.
-        oscillators: How many.
-        thresholds: How many levels of every oscillator are counted.
-        dynamics: What hears the sequence: the oscillators, or a recurrent network of the registry
-            with as many hidden units, as it starts; that heeds no timestamps.
+        oscillators: Number of oscillators.
+        thresholds: Number of thresholds per oscillator.
+        dynamics: What is pooled: the oscillators, or the outputs of a recurrent network of the
+            registry with as many hidden units and its initial weights, which ignores timestamps.
 
     Example:
         >>> shape = undamped.models.TaskShape(3, 2)
@@ -110,12 +110,12 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         dynamics: str = OSCILLATORS,
     ) -> None:
         super().__init__()
-        check_one_answer("bank", shape)
+        check_readout("bank", shape)
         self.shape = shape
-        self.listeners = _listeners(shape, oscillators, thresholds, dynamics)
+        self.dynamics = _build_dynamics(shape, oscillators, thresholds, dynamics)
         if dynamics != OSCILLATORS:
-            vars(self)["promises"] = ()  # those are the oscillators'
-        features = feature_count(self.listeners.count, thresholds, levels=self._levels)
+            vars(self)["promises"] = ()  # they hold for oscillators only
+        features = feature_count(self.dynamics.count, thresholds, levels=self._levels)
         self.register_buffer("centre", torch.zeros(features))
         self.register_buffer("scale", torch.ones(features))
         self.register_buffer("penalty", torch.tensor(float("nan"), dtype=torch.float64))
@@ -124,261 +124,242 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         self.readout = nn.Linear(features, shape.output_size)
         nn.init.zeros_(self.readout.weight)
         nn.init.zeros_(self.readout.bias)
-        self.left_out: Tensor | None = None
-        """(sequences, outputs) what was answered without the sequence itself, in the order of
-        learning; not a part of what is saved."""
+        self.loo_predictions: Tensor | None = None
+        """(sequences, outputs) leave-one-out predictions, in the order of the training data; they
+        are not saved."""
         self.early = EarlyReadouts(shape, features)
-        self._learnt: list[tuple[Tensor, Tensor, Tensor | None]] = []
+        # Features, targets and weights of the training data, batch by batch.
+        self._rows: list[tuple[Tensor, Tensor, Tensor | None]] = []
 
-    # Answers
+    # Predictions
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
-        """Return an answer for every sequence, and where the bank stands afterwards."""
-        batch = batch.cast(self.dtype)
-        ended = self.listeners.run(batch.inputs, batch.times, batch.observed, batch.lengths, state)
-        return self._answer(ended), ended
+        """Return a prediction for every sequence, and the state of the bank."""
+        state = self.dynamics.run(batch.cast(self.dtype), state)
+        return self.readout(self._standardise(self._features(state.pools))), state
 
     def _step(self, sample: Sample, state: Any) -> tuple[Tensor, Any]:
         x, dt, observed, _ = sample
-        before: BankState = self.listeners.empty_state(len(x)) if state is None else state
+        before: BankState = self.dynamics.empty_state(len(x)) if state is None else state
         times = None
         if dt is not None:
-            since = torch.as_tensor(dt, dtype=torch.float64, device=x.device)
-            times = (before.time + since).expand(len(x)).unsqueeze(0)
-        seen = None if observed is None else observed.unsqueeze(0)
-        ended = self.listeners.run(x.to(self.dtype).unsqueeze(0), times, seen, None, before)
-        return self._answer_so_far(ended), ended
+            gap = torch.as_tensor(dt, dtype=torch.float64, device=x.device)
+            times = (before.time + gap).expand(len(x)).unsqueeze(0)
+        mask = None if observed is None else observed.unsqueeze(0)
+        batch = Batch(x.to(self.dtype).unsqueeze(0), times=times, observed=mask)
+        after = self.dynamics.run(batch, before)
+        return self._predict_early(after.pools), after
 
     def stream(self, ahead: Tensor | None = None) -> ModelStream:
-        """Return an object that is fed with the samples of one stream; see `StreamingModel`."""
-        bank = self.listeners
-        compiled = implementation(bank.thresholds, bank.centre, self.readout.weight) == "numba"
-        if not isinstance(bank, Oscillators) or not compiled:
+        """Return an object that takes the samples of one stream; see `StreamingModel`."""
+        dynamics = self.dynamics
+        tensors = dynamics.thresholds, dynamics.centre, self.readout.weight
+        if not isinstance(dynamics, Oscillators) or implementation(*tensors) != "numba":
             return super().stream(ahead)
-        return BankStream(self, bank, self._levels, _FARTHEST)
+        return BankStream(self, dynamics, self._levels, _LIMIT)
 
-    def _answer(self, state: BankState) -> Tensor:
-        return self.readout(self._standard(state.pools.features(levels=self._levels)))
-
-    def _answer_so_far(self, state: BankState) -> Tensor:
-        """Return answers for sequences of which more may come, as sure as their beginnings are."""
-        features, counts = state.pools.features(levels=self._levels), state.pools.samples
-        answers = features.new_empty(len(features), self.shape.output_size)
+    def _predict_early(self, pools: Pools) -> Tensor:
+        """Return calibrated predictions for sequences that may continue."""
+        features, counts = self._features(pools), pools.samples
+        outputs = features.new_empty(len(features), self.shape.output_size)
         for count in counts.unique().tolist():
             rows = counts == count
-            answers[rows] = sum(
-                share * self._read(place, features[rows])
-                for place, share in self.early.mixture(int(count))
+            outputs[rows] = sum(
+                weight * self._read(readout, features[rows])
+                for readout, weight in self.early.mixture(int(count))
             )
-        return answers
+        return outputs
 
-    def _read(self, place: int, features: Tensor) -> Tensor:
-        """Return what one of the readouts says (batch, outputs)."""
+    def _read(self, readout: int, features: Tensor) -> Tensor:
+        """Return the outputs (batch, outputs) of one of the readouts."""
         early = self.early
-        if place == PRIOR:
+        if readout == PRIOR:
             return early.prior.expand(len(features), -1)
-        if place == WHOLE:
-            return self.readout(self._standard(features))
-        scaled = (features - early.centre[place]) / early.scale[place]
-        scaled = scaled.clamp(-_FARTHEST, _FARTHEST)
-        return nn.functional.linear(scaled, early.weight[place], early.bias[place])
+        if readout == FULL:
+            return self.readout(self._standardise(features))
+        standard = ((features - early.centre[readout]) / early.scale[readout]).clamp(
+            -_LIMIT, _LIMIT
+        )
+        return nn.functional.linear(standard, early.weight[readout], early.bias[readout])
 
-    def _standard(self, features: Tensor) -> Tensor:
-        return ((features - self.centre) / self.scale).clamp(-_FARTHEST, _FARTHEST)
+    def _features(self, pools: Pools) -> Tensor:
+        return pools.features(levels=self._levels)
+
+    def _standardise(self, features: Tensor) -> Tensor:
+        return ((features - self.centre) / self.scale).clamp(-_LIMIT, _LIMIT)
 
     @property
     def _levels(self) -> bool:
-        """Whether means and present values are looked at: classes are better told without them."""
+        """Whether means and last values are features; classifiers are better without them."""
         return self.shape.answer != "class"
 
-    # What is promised
+    # Promises
 
     @property
     def state_sizes(self) -> tuple[int, int]:
-        """Numbers of what flows between samples: real and imaginary parts."""
-        return self.listeners.count, self.listeners.count
+        """Sizes of the parts of the state that change between samples: real and imaginary."""
+        return self.dynamics.count, self.dynamics.count
 
     def flow(self, state: tuple[Tensor, ...], gaps: Tensor) -> tuple[Tensor, ...]:
         """Return real and imaginary parts (batch, oscillators) after gaps (batch,)."""
-        if not isinstance(self.listeners, Oscillators):
+        if not isinstance(self.dynamics, Oscillators):
             raise OptionError(
-                explain(
-                    "bank.flow",
-                    expected="a bank of oscillators",
-                    got=f"one of {type(self.listeners).__name__}",
-                    remedy="Build it with dynamics=oscillators.",
-                )
+                f"bank.flow needs oscillators, but this bank has a {type(self.dynamics).__name__}. "
+                "Build it with dynamics=oscillators."
             )
-        damping, frequency, _ = self.listeners.rates().to(state[0].dtype)
-        return turned(state[0], state[1], gaps.unsqueeze(1), damping, frequency)
+        damping, frequency, _ = self.dynamics.rates().to(state[0].dtype)
+        return rotate(state[0], state[1], gaps.unsqueeze(1), damping, frequency)
 
-    # Learning
+    # Fit
 
     @torch.no_grad()
-    def learn(self, part: Part) -> None:
-        """Look at the sequences, choose what the bank listens to, and learn the readout."""
-        examples = self._look(part)
-        self._choose_thresholds(examples)
-        self._learnt = self._features(part)
-        features = torch.cat([one[0] for one in self._learnt])
+    def fit_closed_form(self, batches: Batches) -> None:
+        """Estimate scales and thresholds from the data, and fit the readout."""
+        examples = self._fit_scales(batches)
+        self._fit_thresholds(examples)
+        self._rows = self._collect(batches)
+        features = torch.cat([row[0] for row in self._rows])
         self.centre.copy_(features.mean(0))
         self.scale.copy_(_scales(self.centre, features.std(0, correction=0)))
         self._solve()
 
     @torch.no_grad()
-    def refit(self, part: Part) -> None:
-        """Learn the readout from another part too, with the bank as it is.
+    def refit(self, batches: Batches) -> None:
+        """Fit the readout to further data too, with an unchanged bank.
 
-        The penalty is chosen again by leaving out one sequence after the other: one that suits few
-        sequences may be far too small when there are as many as the features have directions.
-        Readouts for streams that are not over are learnt here, from both parts.
+        The penalty is chosen again by leave-one-out predictions: one that suits few sequences may
+        be far too small when there are as many as features. The readouts for beginnings of
+        sequences are fitted here, to both splits.
         """
-        more = self._features(part)
-        if more:
-            self._learnt += more
+        further = self._collect(batches)
+        if further:
+            self._rows += further
             self._solve()
-        self._learnt = []
-        self.early.solve(_FARTHEST, _scales)
+        self._rows = []
+        self.early.solve(_LIMIT, _scales)
 
     def findings(self) -> list[str]:
-        """Say which penalty was chosen."""
+        """Return a sentence about the features and the penalty."""
         if self.penalty.isnan():
             return []
+        kind = "oscillators" if isinstance(self.dynamics, Oscillators) else "units"
         return [
-            f"{self.listeners.count:,} listeners, {len(self.centre):,} features; penalty "
-            f"{float(self.penalty):.1e} chosen by leaving out one sequence after the other."
+            f"{self.dynamics.count:,} {kind}, {len(self.centre):,} features; penalty "
+            f"{float(self.penalty):.1e} by leave-one-out cross-validation."
         ]
 
-    def _look(self, part: Part) -> list[Batch]:
-        """Find mean and scale of values and changes, and the longest period; return examples."""
-        bank = self.listeners
+    def _fit_scales(self, batches: Batches) -> list[Batch]:
+        """Estimate mean and scale of signals and the median length; return example sequences."""
+        bank = self.dynamics
         sums = torch.zeros(3, 2 * bank.channels, dtype=torch.float64)
         spans: list[Tensor] = []
         counts: list[Tensor] = []
         examples: list[Batch] = []
-        met = 0
-        for batch in part:
+        total = 0
+        for batch in batches:
             batch = batch.cast(self.dtype)
-            x, lengths = batch.inputs, _lengths(batch)
-            signals = bank.signals(x, batch.observed, bank.empty_state(x.shape[1]), lengths)
-            values = torch.where(signals.known, signals.values, 0).double()
-            sums[0] += signals.known.sum((0, 1))
+            lengths = _lengths(batch)
+            signals = bank.signals(batch, bank.empty_state(batch.inputs.shape[1]))
+            values = torch.where(signals.mask, signals.values, 0).double()
+            sums[0] += signals.mask.sum((0, 1))
             sums[1] += values.sum((0, 1))
             sums[2] += values.square().sum((0, 1))
             spans.append(_spans(batch, lengths, bank.gap))
             counts.append(lengths)
-            for number, length in enumerate(lengths.tolist()):
-                # Every sequence has the same chance to be among the examples, whatever the order.
-                place = met if met < _EXAMPLES else int(torch.randint(met + 1, ()))
-                met += 1
-                if place < _EXAMPLES:
-                    one = batch.part(slice(number, number + 1), inputs_axis=1, targets_axis=0)
-                    examples[place : place + 1] = [one.during(slice(length), every=False)]
+            for row, length in enumerate(lengths.tolist()):
+                # Reservoir sampling: every sequence is an example with the same probability.
+                slot = total if total < _EXAMPLES else int(torch.randint(total + 1, ()))
+                total += 1
+                if slot < _EXAMPLES:
+                    sequence = batch.part(slice(row, row + 1), inputs_axis=1, targets_axis=0)
+                    sequence = sequence.during(slice(length), every=False)
+                    examples[slot : slot + 1] = [sequence._replace(lengths=None)]
         if not spans:
-            raise DataError("bank: expected at least one sequence to learn from, got none.")
+            raise DataError("bank needs at least one sequence to be fitted to, got none.")
         count = sums[0].clamp_min(1)
         mean = sums[1] / count
-        variance = (sums[2] / count - mean.square()).clamp_min(0)
-        scale = variance.sqrt()
+        std = (sums[2] / count - mean.square()).clamp_min(0).sqrt()
         bank.centre.copy_(mean)
-        bank.scale.copy_(torch.where(scale > 0, scale, 1.0))
-        bank.hear_span(float(torch.cat(spans).double().median()))
-        self.early.forget(int(torch.cat(counts).median()))
+        bank.scale.copy_(torch.where(std > 0, std, 1.0))
+        bank.set_span(float(torch.cat(spans).double().median()))
+        self.early.reset(int(torch.cat(counts).median()))
         return examples
 
-    def _choose_thresholds(self, examples: list[Batch]) -> None:
-        """Take quantiles of what groups of listeners do when they hear one sequence each."""
-        bank = self.listeners
-        for group, example in zip(
-            torch.randperm(bank.count).tensor_split(len(examples)), examples, strict=True
-        ):
+    def _fit_thresholds(self, examples: list[Batch]) -> None:
+        """Set thresholds to quantiles of responses, each group of outputs to one sequence."""
+        bank = self.dynamics
+        groups = torch.randperm(bank.count).tensor_split(len(examples))
+        for group, example in zip(groups, examples, strict=True):
             if not len(group):
                 continue
-            heard = bank.responses(example.inputs, example.times, example.observed, group)
-            heard = heard.sort(0).values
-            place = bank.levels[:, group] * (len(heard) - 1)
-            low = place.floor().long()
-            high = (low + 1).clamp_max(len(heard) - 1)
-            below, over = heard.gather(0, low), heard.gather(0, high)
-            bank.thresholds[:, group] = below + (place - low) * (over - below)
+            responses = bank.responses(example, group).sort(0).values
+            rank = bank.levels[:, group] * (len(responses) - 1)
+            low = rank.floor().long()
+            high = (low + 1).clamp_max(len(responses) - 1)
+            below, above = responses.gather(0, low), responses.gather(0, high)
+            bank.thresholds[:, group] = below + (rank - low) * (above - below)
 
-    def _features(self, part: Part) -> list[tuple[Tensor, Tensor, Tensor | None]]:
-        """Return features, answers and weights, batch by batch, of sequences with an answer."""
-        found: list[tuple[Tensor, Tensor, Tensor | None]] = []
-        used = sum(rows[0].nbytes for rows in self._learnt)
-        for batch in part:
-            moved = batch.cast(self.dtype)
-            snapshots: dict[int, Pools | None] = dict.fromkeys(self.early.stops)
-            state = self.listeners.run(
-                moved.inputs, moved.times, moved.observed, moved.lengths, None, snapshots
-            )
-            features = state.pools.features(levels=self._levels)
-            answers, known = wanted_answers(self.shape, batch)
-            weights = row_weights(self.shape, answers, batch.weights)
+    def _collect(self, batches: Batches) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+        """Return features, targets and weights, batch by batch, of sequences with a target."""
+        rows: list[tuple[Tensor, Tensor, Tensor | None]] = []
+        size = sum(features.nbytes for features, _, _ in self._rows)
+        for batch in batches:
+            snapshots: Snapshots = dict.fromkeys(self.early.stops)
+            state = self.dynamics.run(batch.cast(self.dtype), None, snapshots)
+            features = self._features(state.pools)
+            targets, mask = ridge_targets(self.shape, batch)
+            weights = sample_weights(self.shape, targets, batch.weights)
             if weights is not None:
-                known = known & (weights > 0)
-            used += features.nbytes
-            if used > _MOST_BYTES:
+                mask = mask & (weights > 0)
+            size += features.nbytes
+            if size > _MOST_BYTES:
                 raise OptionError(
-                    explain(
-                        "model.oscillators",
-                        expected=f"features that fit into {_MOST_BYTES >> 30} GB",
-                        got=f"more, with {self.listeners.count:,} oscillators",
-                        remedy="Give fewer oscillators, or fewer sequences (train.steps where "
-                        "the data has no end).",
-                    )
+                    f"The features of {self.dynamics.count:,} oscillators need more than "
+                    f"{_MOST_BYTES >> 30} GB. Use fewer oscillators (model.oscillators), or fewer "
+                    "sequences (train.steps for infinite data)."
                 )
-            each = None if weights is None else weights[known]
-            found.append((features[known], answers[known], each))
-            keys = self.early.keys(len(answers))
+            rows.append((features[mask], targets[mask], None if weights is None else weights[mask]))
+            keys = self.early.keys(len(targets))
             for stop, pools in snapshots.items():
                 if pools is not None:
-                    rows = known & (_lengths(batch) >= stop)
-                    so_far = pools.features(levels=self._levels)
-                    self.early.add(stop, so_far, answers, weights, rows, keys)
-        return found
+                    long_enough = mask & (_lengths(batch) >= stop)
+                    early = self._features(pools)
+                    self.early.add(stop, early, targets, weights, long_enough, keys)
+        return rows
 
     def _solve(self) -> None:
-        features = torch.cat([rows[0] for rows in self._learnt])
-        answers = torch.cat([rows[1] for rows in self._learnt])
-        each = [rows[2] for rows in self._learnt if rows[2] is not None]
+        features = torch.cat([row[0] for row in self._rows])
+        targets = torch.cat([row[1] for row in self._rows])
+        parts = [row[2] for row in self._rows if row[2] is not None]
         if len(features) < 2:
             raise DataError(
-                explain(
-                    "bank",
-                    expected="at least two sequences with an answer",
-                    got=len(features),
-                    remedy="Give more data to learn from.",
-                )
+                f"bank needs at least two sequences with a target, got {len(features)}. Add "
+                "training data."
             )
-        scaled, weights = self._standard(features), torch.cat(each) if each else None
-        solved = fit_ridge(scaled, answers, weights=weights)
-        factor = sharpness(self.shape, solved, answers, weights)
-        self.penalty.fill_(solved.penalty)
-        self.error_covariance.copy_(error_covariance(solved, answers, factor))
-        self.left_out = solved.left_out * factor
-        self.readout.weight.copy_(solved.weight * factor)
-        self.readout.bias.copy_(solved.bias * factor)
+        weights = torch.cat(parts) if parts else None
+        ridge = fit_ridge(self._standardise(features), targets, weights=weights)
+        factor = logit_scale(self.shape, ridge, targets, weights)
+        self.penalty.fill_(ridge.penalty)
+        self.error_covariance.copy_(error_covariance(ridge, targets, factor))
+        self.loo_predictions = ridge.loo_predictions * factor
+        self.readout.weight.copy_(ridge.weight * factor)
+        self.readout.bias.copy_(ridge.bias * factor)
 
 
-def _scales(centre: Tensor, spread: Tensor) -> Tensor:
-    """Return by what features are divided; infinity for those that hardly vary."""
-    least = (_LEAST_SHARE * centre.abs()).clamp_min(_LEAST_SCALE)
-    return torch.where(spread > least, spread, torch.inf)
+def _scales(centre: Tensor, std: Tensor) -> Tensor:
+    """Return the scales of features; infinity for those that hardly vary."""
+    least = (_LEAST_VARIATION * centre.abs()).clamp_min(_LEAST_STD)
+    return torch.where(std > least, std, torch.inf)
 
 
-def _listeners(shape: TaskShape, count: int, thresholds: int, dynamics: str) -> Listeners:
+def _build_dynamics(shape: TaskShape, count: int, thresholds: int, dynamics: str) -> FixedDynamics:
     if dynamics == OSCILLATORS:
         gap = shape.clock.gap if shape.clock is not None else 1.0
         return Oscillators(shape.input_size, count, thresholds, gap)
     if "times" in shape.needs:
         raise OptionError(
-            explain(
-                "model.dynamics",
-                expected=f"{OSCILLATORS}, for a task whose samples have times of their own",
-                got=dynamics,
-                remedy="Leave the option out, or give samples at regular steps.",
-            )
+            f"model.dynamics must be {OSCILLATORS} for irregularly sampled series, got {dynamics}. "
+            "Omit the option, or use regular samples."
         )
     return FixedNetwork(dynamics, shape.input_size, count, thresholds)
 
@@ -390,7 +371,7 @@ def _lengths(batch: Batch) -> Tensor:
 
 
 def _spans(batch: Batch, lengths: Tensor, gap: float) -> Tensor:
-    """Return how long each sequence lasts, in usual gaps."""
+    """Return the duration of each sequence, in typical gaps."""
     if batch.times is None:
         return lengths.double()
     last = (lengths - 1).clamp_min(0).unsqueeze(0)

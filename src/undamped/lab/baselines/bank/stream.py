@@ -1,14 +1,20 @@
-"""A bank that hears one stream: a compiled step, and answers when they are asked for."""
+"""Streaming with a bank of oscillators: a compiled step per sample, predictions on request.
+
+The arithmetic is that of `FixedDynamics.signals` and `pools.advance`, except that the drive of an
+oscillator is summed in an order that does not depend on how many samples are pushed at once. The
+result therefore has the same bits for blocks of any size.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.lab.baselines.bank.early import PRIOR, WHOLE, EarlyReadouts
-from undamped.lab.baselines.bank.kernels.stream import PoolStream
+from undamped.lab.baselines.bank.early import FULL, PRIOR, EarlyReadouts
+from undamped.lab.baselines.bank.kernels.pools import Pools
 from undamped.models.model_stream import Leaf, ModelStream, check_leaves
 
 if TYPE_CHECKING:
@@ -17,68 +23,107 @@ if TYPE_CHECKING:
 
 
 class BankStream(ModelStream):
-    """A bank of oscillators as it was when the stream began.
+    """A stream over a copy of a bank of oscillators; later training does not change it.
 
     Args:
         bank: The bank.
-        oscillators: What it hears with.
-        levels: Whether means and present values are among its features.
-        farthest: Standard deviations to which a feature is believed.
+        oscillators: Its oscillators.
+        levels: Whether means and current values are among its features.
+        limit: Standard deviations at which features are clipped.
     """
 
     in_blocks = True
 
     @torch.no_grad()
     def __init__(
-        self, bank: OscillatorBank, oscillators: Oscillators, levels: bool, farthest: float
+        self, bank: OscillatorBank, oscillators: Oscillators, levels: bool, limit: float
     ) -> None:
-        self._bank, self._levels, self._farthest = bank, levels, farthest
+        self._levels, self._limit = levels, limit
         self._gap, self._dtype = oscillators.gap, bank.dtype
-        self._pools = PoolStream(
-            oscillators.rates(),
-            oscillators.drivers,
-            oscillators.centre,
-            oscillators.scale,
-            oscillators.thresholds,
-        )
+        self._allocate(oscillators)
         self._early = EarlyReadouts(bank.shape, len(bank.centre)).to(bank.dtype)
         self._early.load_state_dict(bank.early.state_dict())
         early = self._early
         self._readouts = [
             (early.centre[at].numpy(), early.scale[at].numpy(), early.weight[at], early.bias[at])
-            for at in range(WHOLE)
+            for at in range(FULL)
         ]
-        whole = [part.clone() for part in (bank.centre, bank.scale)]
-        linear = [part.detach().clone() for part in (bank.readout.weight, bank.readout.bias)]
-        self._readouts.append((whole[0].numpy(), whole[1].numpy(), linear[0], linear[1]))
-        self._features = torch.empty_like(whole[0])
+        weight, bias = (part.detach().clone() for part in (bank.readout.weight, bank.readout.bias))
+        self._readouts.append((_copy(bank.centre), _copy(bank.scale), weight, bias))
+        self._features = torch.empty_like(bank.centre)
+
+    def _allocate(self, oscillators: Oscillators) -> None:
+        """Set the constants, the state and the buffers of the compiled loops."""
+        from undamped.lab.baselines.bank.kernels.compiled import (
+            Bank,
+            Drivers,
+            drive_loop,
+            features_loop,
+            pools_loop,
+        )
+
+        self._drive_loop, self._features_loop = drive_loop(), features_loop()
+        self._pools_loops = {with_gaps: pools_loop(with_gaps) for with_gaps in (False, True)}
+        drivers, thresholds = oscillators.drivers, oscillators.thresholds
+        rates = oscillators.rates().to(thresholds.dtype)
+        self._bank = tuple(Bank.of(rates, thresholds.clone()))
+        most = int((drivers != 0).sum(1).max())
+        index = (drivers == 0).byte().argsort(dim=1, stable=True)[:, :most]
+        weight = drivers.gather(1, index)
+        statistics = oscillators.centre, oscillators.scale
+        self._drivers = tuple(Drivers(*map(_copy, (index.T, weight.T, *statistics))))
+        self._pools = tuple(map(_copy, Pools.empty(1, thresholds)))
+        channels, dtype = drivers.shape[1] // 2, thresholds.numpy().dtype
+        self._last = np.zeros(channels, dtype)
+        self._has_last = np.zeros(channels, bool)
+        self._signals = np.zeros(2 * channels, dtype)
+        self._unit_gaps = np.ones((1, 1), dtype)
+        self._all_observed = np.ones((1, channels), bool)
+        self._oscillators = len(drivers)
 
     def push(self, x: Tensor, dt: Tensor | None = None, observed: Tensor | None = None) -> None:
         """Take samples; arguments are those of `ModelStream.push`."""
-        gaps = None if dt is None else dt.double().numpy() / self._gap
-        seen = None if observed is None else observed.numpy()
-        self._pools.push(x.to(self._dtype).numpy(), gaps, seen)
+        inputs = np.ascontiguousarray(x.to(self._dtype).numpy())
+        mask = self._all_observed if observed is None else np.ascontiguousarray(observed.numpy())
+        drive = np.empty((len(x), 1, self._oscillators), self._last.dtype)
+        state = self._last, self._has_last, self._signals
+        self._drive_loop(inputs, mask, self._drivers, *state, drive)
+        gaps = self._unit_gaps
+        if dt is not None:
+            gaps = (dt.double().numpy() / self._gap).astype(drive.dtype)[:, None]
+        loop = self._pools_loops[dt is not None]
+        loop((drive, gaps, np.array([len(x)])), self._bank, self._pools, 0, 1)
 
     @torch.no_grad()
     def outputs(self) -> Tensor:
-        """Return what the bank says after the samples so far, (1, outputs)."""
-        shares = self._early.mixture(self._pools.samples)
-        answers = [self._read(place).mul_(share) for place, share in shares]
-        return (answers[0] if len(answers) == 1 else answers[0] + answers[1]).unsqueeze(0)
+        """Return the prediction after the samples so far, (1, outputs)."""
+        samples = int(self._pools[-1][0])  # `Pools.samples`
+        mixture = self._early.mixture(samples)
+        outputs = [self._read(readout).mul_(weight) for readout, weight in mixture]
+        return (outputs[0] if len(outputs) == 1 else outputs[0] + outputs[1]).unsqueeze(0)
 
-    def _read(self, place: int) -> Tensor:
-        if place == PRIOR:
+    def _read(self, readout: int) -> Tensor:
+        if readout == PRIOR:
             return self._early.prior.clone()
-        centre, scale, weight, bias = self._readouts[place]
-        out = self._features
-        self._pools.standard_features(self._levels, centre, scale, self._farthest, out.numpy())
-        return torch.addmv(bias, weight, out)
+        centre, scale, weight, bias = self._readouts[readout]
+        features = self._features.numpy()
+        self._features_loop(self._pools, self._levels, centre, scale, features)
+        np.clip(features, -self._limit, self._limit, out=features)
+        return torch.addmv(bias, weight, self._features)
 
     def leaves(self) -> dict[str, Leaf]:
-        """Return the tensors that the state is made of, by name."""
-        return {**self._pools.state}
+        """Return copies of the tensors of the state, by name."""
+        pools = dict(zip(Pools._fields, self._pools, strict=True))
+        arrays = {"last": self._last, "has_last": self._has_last, **pools}
+        return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
     def restore(self, leaves: dict[str, Leaf], sample: dict[str, Tensor | None]) -> None:
-        """Go on from what `leaves` returned."""
+        """Restore the state that `leaves` returned."""
         check_leaves(leaves, self.leaves())
-        self._pools.restore(leaves)  # type: ignore[arg-type]
+        arrays = {name: _copy(torch.as_tensor(leaf)) for name, leaf in leaves.items()}
+        self._last, self._has_last = arrays["last"], arrays["has_last"]
+        self._pools = tuple(arrays[name] for name in Pools._fields)
+
+
+def _copy(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().contiguous().clone().numpy()

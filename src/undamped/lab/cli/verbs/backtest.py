@@ -113,7 +113,7 @@ def _backtest(
         model_options={name: settings.model_options(name) for name in names},
         train=settings.train_options(),
         seed=settings.seed,
-        tick=tick,
+        progress=tick,
     )
 
 
@@ -131,7 +131,7 @@ def _print(result: Backtest) -> None:
         markup=False,
         soft_wrap=True,
     )
-    band = f"in the {100 * result.wanted:.0f} % band"
+    band = f"in the {100 * result.nominal_coverage:.0f} % band"
     table = Table(title="Forecasts beside what came", title_justify="left")
     for column in ("model", "steps ahead", "MAE", "MASE", "pinball", band, "time"):
         first = column in ("model",)

@@ -116,7 +116,7 @@ def _compare(
     import undamped.lab.tasks
     from undamped._base.registry import tasks
     from undamped.lab.cli.settings import read_settings
-    from undamped.lab.training.at_once import check_data
+    from undamped.lab.training.closed_form import check_data
     from undamped.lab.training.fit import AUTO
     from undamped.lab.training.options import TrainOptions
     from undamped.lab.training.recipes import merged

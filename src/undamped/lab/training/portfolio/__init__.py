@@ -1,4 +1,4 @@
-"""Which model answers a task best: a race on validation data, and a run of the winner."""
+"""Model selection: a comparison of models on validation data, and a run of the best one."""
 
 from undamped.lab.training.portfolio.fit_best import fit_best
 

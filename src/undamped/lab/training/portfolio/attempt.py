@@ -1,33 +1,36 @@
-"""What was tried on a task, and how it went."""
+"""The attempts of a model selection, and its budget."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped.lab.tasks.task import Task
-from undamped.lab.training.options import TrainOptions
+from undamped.lab.training.options import BUDGETS, TrainOptions
+
+DEFAULT_MINUTES = 5.0
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A model that was tried, or that was not.
+    """A model that was tried, or that could not be tried.
 
     Args:
         model: Its registry name.
-        score: The task's metric on validation data, the mean where these were drawn several times.
-        loss: The task's loss there, likewise.
-        valid: The metric on the task's own validation part.
-        draws: How often validation data were drawn.
+        score: The task's metric on validation data, the mean over all draws of it.
+        loss: The task's loss there.
+        valid: The metric on the validation split of the task itself.
+        draws: The number of draws of validation data.
         each: Metric and loss on every draw.
-        seconds: How long it took.
-        parameters: How many numbers were learnt.
-        steps: Updates of a network; 0 for a model that learns at once.
+        seconds: The time it took.
+        parameters: The number of fitted parameters.
+        steps: Optimizer steps of a network; 0 for a model that is fitted in closed form.
         why_not: Why it was not tried, in a sentence; empty if it was.
-        train: Options of training that were used, beyond those that the data suggests.
+        train: The training options, beyond those that the data suggests.
     """
 
     model: str
@@ -44,44 +47,47 @@ class Attempt:
 
     @property
     def usable(self) -> bool:
-        """Whether it was tried, and gave numbers."""
+        """Whether the model was tried, with finite scores."""
         return not self.why_not and math.isfinite(self.score)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what run.json remembers; numbers that are not there are left out."""
-        found = {n: value for n, value in asdict(self).items() if n not in ("train", "each")}
+        """Return the entries for run.json."""
         if not self.usable:
             return {"model": self.model, "why_not": self.why_not or "its answers are not finite"}
-        del found["why_not"]
-        return {**found, "seconds": round(self.seconds, 3)}
+        entries = asdict(self)
+        for name in ("train", "each", "why_not"):
+            del entries[name]
+        return {**entries, "seconds": round(self.seconds, 3)}
 
 
 def in_short(why: str) -> str:
-    """Return the first sentence of a refusal, without the name it begins with and the remedy."""
+    """Return the first sentence of a message, without a name at its beginning."""
     sentence = why.partition(". ")[0].rstrip(".")
     name, colon, rest = sentence.partition(": ")
     return f"{rest if colon and ' ' not in name else sentence}."
 
 
-def better(first: Attempt, second: Attempt, task: Task) -> bool:
-    """Whether one attempt is better than another: by the metric, and by the loss if that is equal.
-
-    Only draws of validation data that both have seen are compared.
-
-    Args:
-        first: One that is usable.
-        second: Another one.
-        task: The task, which knows what good is.
-    """
-    common = min(len(first.each), len(second.each))
-    (score, loss), (other, other_loss) = (_over(one, common) for one in (first, second))
-    if score != other:
-        return (score > other) == task.higher_is_better
-    return loss < other_loss
+def best_of(attempts: list[Attempt], task: Task) -> Attempt | None:
+    """Return the best of the usable attempts, the first of equals; None if there is none."""
+    best = None
+    for attempt in attempts:
+        if attempt.usable and (best is None or is_better(attempt, best, task)):
+            best = attempt
+    return best
 
 
-def _over(attempt: Attempt, draws: int) -> tuple[float, float]:
-    """Return the mean metric and loss over the first draws, or over all if none is common."""
+def is_better(first: Attempt, second: Attempt, task: Task) -> bool:
+    """Compare by the metric, and by the loss if it is equal, on the draws that both have."""
+    draws = min(len(first.each), len(second.each))
+    score, loss = _mean(first, draws)
+    second_score, second_loss = _mean(second, draws)
+    if score != second_score:
+        return (score > second_score) == task.higher_is_better
+    return loss < second_loss
+
+
+def _mean(attempt: Attempt, draws: int) -> tuple[float, float]:
+    """Return the mean metric and loss over the first draws; over all draws for 0."""
     if not draws:
         return attempt.score, attempt.loss
     scores, losses = zip(*attempt.each[:draws], strict=True)
@@ -89,79 +95,85 @@ def _over(attempt: Attempt, draws: int) -> tuple[float, float]:
 
 
 def standard_error(score: float, count: int, task: Task) -> float:
-    """Return how far chance moves a score, about.
+    """Return an approximate standard error of a score.
 
     Args:
-        score: A share of right answers, or an error.
-        count: Of how many answers.
-        task: The task whose metric it is.
+        score: An accuracy, or an error.
+        count: The number of predictions.
+        task: The task of the metric.
     """
     if task.metric.endswith("accuracy"):
-        # As if there had been one more answer of each kind: none of ten wrong is not none at all.
-        share = (score * count + 1) / (count + 2)
-        return math.sqrt(share * (1 - share) / (count + 2))
+        # With one more prediction of each kind, so that 0 errors in 10 do not mean certainty.
+        rate = (score * count + 1) / (count + 2)
+        return math.sqrt(rate * (1 - rate) / (count + 2))
     return abs(score) / math.sqrt(2 * count)
 
 
-DEFAULT_MINUTES = 5.0
-BUDGETS = ("steps", "epochs", "seconds", "minutes")
+@dataclass(frozen=True)
+class Selection:
+    """The settings of a model selection.
+
+    Args:
+        task: The task.
+        train: Training options of the user, without a budget.
+        seed: The seed of all random numbers.
+        report: Called with every attempt.
+        verbose: Whether to print the name of each model first, and progress bars of networks.
+    """
+
+    task: Task
+    train: dict[str, Any]
+    seed: int
+    report: Callable[[Attempt], None] = lambda attempt: None
+    verbose: bool = False
 
 
 @dataclass(frozen=True)
 class Clock:
-    """The budget of a race: seconds for all of it, or a number of updates for each network.
+    """The budget of a model selection: seconds in all, or optimizer steps of each network.
 
     Args:
-        limit: Seconds, or infinity where updates are counted.
-        updates: "steps" or "epochs" and how many, where updates are counted.
+        limit: Seconds, or infinity if steps are limited.
+        updates: "steps" or "epochs" and their number, if steps are limited.
     """
 
     limit: float
     updates: dict[str, float]
-    _begun: float = field(default_factory=time.perf_counter)
+    _start: float = field(default_factory=time.perf_counter)
 
     @classmethod
     def of(cls, train: dict[str, Any]) -> Clock:
-        """Read the budget from options of training; five minutes if nothing was said."""
-        chosen = {name: train[name] for name in BUDGETS if train.get(name) is not None}
-        options = TrainOptions(**(chosen or {"minutes": DEFAULT_MINUTES}))
+        """Read the budget from training options; the default is five minutes."""
+        budget = {name: train[name] for name in BUDGETS if train.get(name) is not None}
+        options = TrainOptions(**(budget or {"minutes": DEFAULT_MINUTES}))
         if options.time_limit is not None:
             return cls(options.time_limit, {})
-        return cls(math.inf, chosen)
+        return cls(math.inf, budget)
 
     @property
     def timed(self) -> bool:
-        """Whether time is what is limited."""
+        """Whether time is limited."""
         return math.isfinite(self.limit)
 
     @property
-    def left(self) -> float:
-        """Seconds that are left."""
-        return self.limit - (time.perf_counter() - self._begun)
+    def remaining(self) -> float:
+        """Remaining seconds."""
+        return self.limit - (time.perf_counter() - self._start)
 
     def without(self, seconds: float) -> Clock:
-        """Return the same clock with so much less time.
+        """Return the same clock with less time.
 
         Args:
-            seconds: What is needed for something else.
+            seconds: Time that is reserved for something else.
         """
         return replace(self, limit=self.limit - seconds)
 
 
-def without_budget(train: dict[str, Any]) -> dict[str, Any]:
-    """Return options of training without those that limit it."""
-    return {name: value for name, value in train.items() if name not in BUDGETS}
-
-
 def check_no_model_options(options: dict[str, Any]) -> None:
-    """Refuse options of a model where nobody knows yet which one it will be."""
+    """Refuse model options for `auto`, which has not selected a model yet."""
     if options:
         name = next(iter(options))
         raise OptionError(
-            explain(
-                f"model.{name}",
-                expected="no options of a model while models are raced",
-                got=repr(options[name]),
-                remedy="Name the model, such as unicornn, or leave the option out.",
-            )
+            f"model.{name}={options[name]} cannot be set with auto, which compares several models. "
+            "Name a model, such as unicornn, or omit the option."
         )

@@ -1,241 +1,221 @@
-"""`fit("auto", task)`: race models on validation data, then fit the best one."""
+"""`fit("auto", task)`: compare models on validation data, then train the best one."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from undamped._base.errors import OptionError, UndampedError, explain, printable
+from undamped._base.errors import OptionError, UndampedError, printable
+from undamped._base.options import check
+from undamped._base.registry import tasks
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
-from undamped.lab.training.portfolio import at_once_members, networks
-from undamped.lab.training.portfolio.at_once_members import try_at_once
+from undamped.lab.training.options import BUDGETS, TrainOptions
+from undamped.lab.training.plan import ShowProgress, build_task
+from undamped.lab.training.portfolio import closed_form_candidates, networks
 from undamped.lab.training.portfolio.attempt import (
     Attempt,
     Clock,
-    better,
+    Selection,
+    best_of,
+    check_no_model_options,
     in_short,
     standard_error,
-    without_budget,
 )
-from undamped.lab.training.portfolio.networks import try_networks
+from undamped.lab.training.process_group import is_launched
+from undamped.lab.training.recipes import merged
 from undamped.lab.training.run import Run
 
 MARGIN = 2.0
-"""By how many standard errors a network has to be better."""
+"""Standard errors by which a network has to be better."""
 FEW = 20
-"""Validation answers below which no network is tried: the best of a hundred states of its weights
-on a handful of series is luck."""
+"""Validation targets below which no network is tried: the best of a hundred validations on a
+handful of series is luck."""
 
 
 def fit_best(
-    task: Task,
+    task: str | Task,
+    user_options: dict[str, dict[str, Any]],
     *,
-    task_options: Mapping[str, Any],
-    train: dict[str, Any],
     seed: int,
     out: str | Path,
-    progress: bool | Callable[[str], None] = True,
+    progress: ShowProgress = True,
     command: str | None = None,
     started: Callable[[Run], None] | None = None,
 ) -> Run:
-    """Race a portfolio of models on validation data, and fit the winner.
+    """Compare a portfolio of models on validation data, and train the best one.
 
-    Members that learn at once come first, the cheapest before the others, and are judged on several
-    draws of validation data where these are few; then networks, trained in two rounds, if there
-    are twenty validation answers to judge them by. A network has to be better by more than two
-    standard errors, both on the same validation part and than the mean over all draws: there are
-    several of them, and each shows the best of all its weights on that part. The winner is then
-    fitted as always: a member that learns at once from training and validation data, a network with
-    validation data to choose its weights by. Only then is the test part looked at.
+    Models that are fitted in closed form come first, the cheapest before the others. If there is
+    little validation data, they are scored on several draws of it. Then networks are trained in
+    two rounds, if there are at least twenty validation targets. A network has to be better by more
+    than two standard errors, both on the same validation split and than the mean over all draws:
+    there are several networks, and each reports the best of its validations. The best model is
+    then trained as usual: a closed-form model on training and validation data, a network with
+    early stopping on validation data. The test split is used only at the very end.
 
     Args:
-        task: The task.
-        task_options: The options it was built with.
-        train: Options of training. A budget of `seconds` or `minutes` is one for everything
-            (five minutes if none is given); one of `steps` or `epochs` is that of the longest
-            training of a network, and makes the race a function of the seed.
-        seed: Where all random numbers come from.
-        out: The folder in which the run's folder is made.
-        progress: Whether to say how it goes; or a function that is told.
-        command: What to write down as the command that made the run.
-        started: Called with the run when its folder is there.
+        task: A registry name, or a `Task`.
+        user_options: Options by "model", "task" and "train". A budget of `seconds` or `minutes` is
+            for everything (five minutes by default); one of `steps` or `epochs` is for the longest
+            training of a network, and makes the comparison a function of the seed.
+        seed: As for `fit`, like all further arguments.
+        out: The folder in which the run folder is created.
+        progress: Whether to print progress; or a function that is called with lines of text.
+        command: The command to record in run.json.
+        started: Called with the run after its folder is created.
     """
-    from undamped.lab.training.fit import fit
+    from undamped.lab.training.fit import AUTO, fit
 
+    if is_launched():
+        raise OptionError(
+            "model 'auto' needs a single process, since it compares training times, got several. "
+            "Name a model, or start one process."
+        )
+    check_no_model_options(user_options["model"])
+    train = user_options["train"]
+    check("train", TrainOptions, train)
+    task_class = tasks[task] if isinstance(task, str) else type(task)
+    task_options = merged(task_class, AUTO, {"task": user_options["task"]})["task"]
+    task = build_task(task, task_options, seed)
     _check_validation(task)
-    if progress is True and task.notes():  # what the data were taken for, before minutes go by
+    if progress is True and task.notes():  # before the comparison, which takes minutes
         sys.stderr.write(printable("\n".join(task.notes()) + "\n"))
-    clock, said = Clock.of(train), without_budget(train)
+    clock = Clock.of(train)
+    options = {name: value for name, value in train.items() if name not in BUDGETS}
     if optional.too_short(task):
-        tried, winner = [], Attempt(at_once_members.FORECASTERS[0])
-        why = f"There are too few values to compare models; {winner.model} needs no comparison."
+        attempts, best = [], Attempt(closed_form_candidates.FORECASTERS[0])
+        why = f"There are too few values to compare models; {best.model} needs no comparison."
     else:
-        tried = race(task, said, seed, clock, _teller(task, progress), talk=progress is True)
-        winner, why = chosen(tried, task)
-    # What learns at once does so on one processor, whatever networks were trained on.
-    plain = {name: said[name] for name in ("batch_size", "precision") if name in said}
-    begun: list[Run] = []
+        report = _reporter(task, progress)
+        attempts = compare(Selection(task, options, seed, report, progress is True), clock)
+        best, why = select(attempts, task)
+    # A closed-form model is fitted in one process, whatever networks were trained on.
+    plain = {name: options[name] for name in ("batch_size", "precision") if name in options}
+    runs: list[Run] = []
 
     def begin(run: Run) -> None:
-        begun.append(run)
-        run.update(tried=[one.to_dict() for one in tried], why=why)
+        runs.append(run)
+        run.update(tried=[attempt.to_dict() for attempt in attempts], why=why)
         if started is not None:
             started(run)
 
     while True:
         try:
             return fit(
-                winner.model,
+                best.model,
                 task,
                 task_options=task_options,
-                train=winner.train if winner.steps else plain,
+                train=best.train if best.steps else plain,
                 seed=seed,
                 out=out,
-                # A network has a bar of its own; the notes have been said.
-                progress=_line if progress is True and not winner.steps else progress,
+                # A network has its own progress bar; the notes were printed above.
+                progress=_print if progress is True and not best.steps else progress,
                 command=command,
                 started=begin,
             )
         except UndampedError as error:
-            # What could be scored may still refuse to learn from all data; another one will do.
-            tried = [replace(one, why_not=str(error)) if one is winner else one for one in tried]
-            if not any(one.usable for one in tried):
+            # A model that was scored may still fail on all data; then the next best is trained.
+            failed = replace(best, why_not=str(error))
+            attempts = [failed if attempt is best else attempt for attempt in attempts]
+            if not any(attempt.usable for attempt in attempts):
                 raise
-            while begun:
-                shutil.rmtree(begun.pop().path, ignore_errors=True)
-            winner, why = chosen(tried, task)
+            while runs:
+                shutil.rmtree(runs.pop().path, ignore_errors=True)
+            best, why = select(attempts, task)
 
 
-def race(
-    task: Task,
-    train: dict[str, Any],
-    seed: int,
-    clock: Clock,
-    say: Callable[[Attempt], None],
-    talk: bool = False,
-) -> list[Attempt]:
-    """Try the members of the portfolio, as far as the budget goes.
-
-    Args:
-        task: The task.
-        train: Options of training without a budget.
-        seed: Where random numbers come from.
-        clock: The budget.
-        say: Called with every attempt.
-        talk: Whether to say what is begun, and to draw bars for networks.
-    """
-    tried: list[Attempt] = []
+def compare(selection: Selection, clock: Clock) -> list[Attempt]:
+    """Try the models of the portfolio within the budget."""
+    task = selection.task
+    attempts: list[Attempt] = []
     best, reserve = None, 0.0
-    for name in at_once_members.members(task):
-        if talk:
-            _line(f"trying {name}")
-        tried.append(try_at_once(name, task, train, seed, clock.without(reserve)))
-        say(tried[-1])
-        best = _best([one for one in tried if one.usable], task)
-        if best is not None:  # what it takes to fit it at the end
-            reserve = at_once_members.FINAL * best.seconds / max(1, best.draws)
-    useless = _why_no_networks(best, task)
-    if useless:
-        return [*tried, *(Attempt(name, why_not=useless) for name in networks.members())]
-    return [*tried, *try_networks(task, train, seed, clock, reserve, say, talk)]
+    for name in closed_form_candidates.candidates(task):
+        if selection.verbose:
+            _print(f"trying {name}")
+        remaining = clock.without(reserve)
+        attempts.append(closed_form_candidates.try_closed_form(name, selection, remaining))
+        selection.report(attempts[-1])
+        best = best_of(attempts, task)
+        if best is not None:  # the time of its final run
+            reserve = closed_form_candidates.FINAL * best.seconds / max(1, best.draws)
+    why_not = _why_no_networks(best, task)
+    if why_not:
+        return [*attempts, *(Attempt(name, why_not=why_not) for name in networks.candidates())]
+    return [*attempts, *networks.try_networks(selection, clock, reserve)]
 
 
-def chosen(tried: list[Attempt], task: Task) -> tuple[Attempt, str]:
-    """Return the winner, and why it is that.
-
-    Args:
-        tried: All attempts.
-        task: The task.
-    """
-    usable = [one for one in tried if one.usable]
-    at_once = _best([one for one in usable if not one.steps], task)
-    trained = _best([one for one in usable if one.steps], task)
-    if at_once is None and trained is None:
-        raise OptionError(
-            explain(
-                "auto",
-                expected="a task that one of the models of the race can answer",
-                got=f"none: {tried[0].why_not.rstrip('.')}",
-                remedy="Name a model; 'undamped list' shows all.",
+def select(attempts: list[Attempt], task: Task) -> tuple[Attempt, str]:
+    """Return the best attempt, and the reason in a sentence."""
+    closed_form = best_of([attempt for attempt in attempts if not attempt.steps], task)
+    network = best_of([attempt for attempt in attempts if attempt.steps], task)
+    if closed_form is None or network is None:
+        best = closed_form or network
+        if best is None:
+            reason = attempts[0].why_not.rstrip(".")
+            raise OptionError(
+                f"None of the models that auto compares can be used: {reason}. Name a model; "
+                "'undamped list' shows all."
             )
-        )
-    if at_once is None or trained is None:
-        winner = at_once or trained
-        assert winner is not None
-        return winner, f"{winner.model} was best on {_where(winner)}."
+        return best, f"{best.model} was best on {_data(best)}."
     pick = max if task.higher_is_better else min
-    to_beat = pick(at_once.valid, at_once.score)
-    gain = trained.valid - to_beat if task.higher_is_better else to_beat - trained.valid
+    to_beat = pick(closed_form.valid, closed_form.score)
+    gain = network.valid - to_beat if task.higher_is_better else to_beat - network.valid
     if gain > MARGIN * standard_error(to_beat, _valid_count(task), task):
-        return trained, (
-            f"{trained.model} was better than {at_once.model}, which learns in seconds, by more "
-            "than two standard errors on validation data."
+        return network, (
+            f"{network.model} was better than {closed_form.model}, which is fitted in seconds, by "
+            "more than two standard errors on validation data."
         )
-    return at_once, (
-        f"{at_once.model} was best on {_where(at_once)}, and no network better by more than "
+    return closed_form, (
+        f"{closed_form.model} was best on {_data(closed_form)}, and no network better by more than "
         "two standard errors."
     )
 
 
-def _best(attempts: list[Attempt], task: Task) -> Attempt | None:
-    found = None
-    for one in attempts:
-        if found is None or better(one, found, task):
-            found = one
-    return found
-
-
-def _where(attempt: Attempt) -> str:
+def _data(attempt: Attempt) -> str:
     if attempt.draws > 1:
-        return f"validation data drawn {attempt.draws} times"
+        return f"{attempt.draws} draws of validation data"
     return "validation data"
 
 
 def _why_no_networks(best: Attempt | None, task: Task) -> str:
-    """Say why no network could win, whatever came of it; nothing where one could."""
-    if best is not None and at_once_members.too_few_windows(task):
+    """Return why no network could be selected, whatever its score; empty if one could."""
+    if best is not None and closed_form_candidates.too_few_windows(task):
         return "there are too few windows to train a network on."
-    if best is None or best.model in at_once_members.ALWAYS:
+    if best is None or best.model in closed_form_candidates.ALWAYS:
         return ""
     count = _valid_count(task)
     margin = MARGIN * standard_error(best.valid, count, task)
     if task.metric.endswith("accuracy") and 1 - best.valid <= margin:
         return f"nothing can be better than {best.model} by more than chance."
     if count < FEW:
-        return f"{count} validation answers cannot tell a network's skill from luck; {FEW} can."
+        return f"{count} validation targets cannot tell a network's skill from luck; {FEW} can."
     return ""
 
 
 def _valid_count(task: Task) -> int:
-    """Return how many answers validation looks at."""
+    """Return the number of validation targets."""
     count = task.count("valid", 64) or 1
-    return max(1, sum(task.answers(task.batch("valid", n, 64)) for n in range(count)))
+    return max(1, sum(task.answers(task.batch("valid", index, 64)) for index in range(count)))
 
 
 def _check_validation(task: Task) -> None:
     if optional.validates_on_training(task) and not optional.too_short(task):
         raise OptionError(
-            explain(
-                "auto",
-                expected="validation data, on which models are compared",
-                got="none",
-                remedy="Leave a share for it (validation_fraction, or fractions=), or name a "
-                "model.",
-            )
+            "auto needs validation data to compare models on, but there is none. Set a fraction "
+            "for it (validation_fraction, or fractions=), or name a model."
         )
 
 
-def _line(said: str) -> None:
-    sys.stderr.write(printable(f"auto: {said}\n"))
+def _print(text: str) -> None:
+    sys.stderr.write(printable(f"auto: {text}\n"))
 
 
-def _teller(task: Task, progress: bool | Callable[[str], None]) -> Callable[[Attempt], None]:
-    def say(attempt: Attempt) -> None:
+def _reporter(task: Task, progress: ShowProgress) -> Callable[[Attempt], None]:
+    def report(attempt: Attempt) -> None:
         metric = task.metric.replace("_", " ")
         line = (
             f"{attempt.model}: {metric} {attempt.score:.4g} in {attempt.seconds:.1f} s"
@@ -245,6 +225,6 @@ def _teller(task: Task, progress: bool | Callable[[str], None]) -> Callable[[Att
         if callable(progress):
             progress(line)
         elif progress:
-            _line(line)
+            _print(line)
 
-    return say
+    return report

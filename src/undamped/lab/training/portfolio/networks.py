@@ -1,4 +1,4 @@
-"""Members of the race that are trained: each a little, the best of them longer."""
+"""Candidates that are trained by gradients: each for a short time, the best of them longer."""
 
 from __future__ import annotations
 
@@ -6,114 +6,107 @@ import copy
 import math
 import tempfile
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from undamped._base.errors import UndampedError
 from undamped._base.registry import models
 from undamped.lab.tasks.task import Task
-from undamped.lab.training.portfolio.attempt import Attempt, Clock, better
+from undamped.lab.training.portfolio.attempt import Attempt, Clock, Selection, best_of
 
-_MEMBERS = ("unicornn", "linoss", "gru")
+_CANDIDATES = ("unicornn", "linoss", "gru")
 LONGER = 3
-"""How much more the best of the first round gets in the second."""
-_LEAST_SECONDS = 4.0  # for which a round of one network is worth starting
+"""The budget of the second round, in budgets of the first."""
+_LEAST_SECONDS = 4.0  # of the first round of a network
 
 
-def members() -> list[str]:
-    """Return the networks of the race, as far as there are such."""
-    return [name for name in _MEMBERS if name in models]
+def candidates() -> list[str]:
+    """Return the names of the networks that are tried."""
+    return [name for name in _CANDIDATES if name in models]
 
 
-def try_networks(
-    task: Task,
-    train: dict[str, Any],
-    seed: int,
-    clock: Clock,
-    reserve: float,
-    say: Callable[[Attempt], None],
-    bar: bool = False,
-) -> list[Attempt]:
+def try_networks(selection: Selection, clock: Clock, reserve: float) -> list[Attempt]:
     """Train every network for a round, and the best of them for a longer one.
 
     Args:
-        task: The task.
-        train: Options of training that were said, without a budget.
-        seed: Where random numbers come from.
+        selection: Task, options and seed.
         clock: The budget.
         reserve: Seconds that are needed afterwards.
-        say: Called with every attempt.
-        bar: Whether to draw a progress bar for each.
     """
-    names = members()
-    first: list[Attempt] = []
-    # One round for each, a longer one for the best, and as long again for its run at the end.
-    round_seconds = (clock.left - reserve) / (len(names) + 2 * LONGER)
+    names = candidates()
+    # One round for each, a longer one for the best, and as long for its final run.
+    round_seconds = (clock.remaining - reserve) / (len(names) + 2 * LONGER)
     if clock.timed and round_seconds < _LEAST_SECONDS:
-        left = [Attempt(name, why_not="there was no time left for it.") for name in names]
-        for attempt in left:
-            say(attempt)
-        return left
-    for name in names:
-        budget = _share(clock, 1 / LONGER) if not clock.timed else {"seconds": round_seconds}
-        first.append(_try(name, task, {**train, **budget}, seed, bar))
-        say(first[-1])
-    usable = [one for one in first if one.usable]
-    if not usable:
-        return first
-    best = usable[0]
-    for one in usable[1:]:
-        best = one if better(one, best, task) else best
-    budget = dict(clock.updates) if not clock.timed else {"seconds": LONGER * round_seconds}
-    second = _try(best.model, task, {**train, **budget}, seed, bar)
-    say(second)
-    return [*first, second]
+        attempts = [Attempt(name, why_not="there was no time left for it.") for name in names]
+        for attempt in attempts:
+            selection.report(attempt)
+        return attempts
+
+    def train_rounds(name: str, rounds: float) -> Attempt:
+        budget = {"seconds": rounds * round_seconds}
+        if not clock.timed:
+            budget = _scaled(clock.updates, rounds / LONGER)
+        attempt = _try(name, replace(selection, train={**selection.train, **budget}))
+        selection.report(attempt)
+        return attempt
+
+    attempts = [train_rounds(name, 1) for name in names]
+    best = best_of(attempts, selection.task)
+    return attempts if best is None else [*attempts, train_rounds(best.model, LONGER)]
 
 
-def _share(clock: Clock, share: float) -> dict[str, float]:
+def _scaled(updates: dict[str, float], fraction: float) -> dict[str, float]:
+    """Return a fraction of steps or epochs; steps are whole numbers."""
     return {
-        name: max(1, math.ceil(value * share)) if name == "steps" else value * share
-        for name, value in clock.updates.items()
+        name: max(1, math.ceil(value * fraction)) if name == "steps" else value * fraction
+        for name, value in updates.items()
     }
 
 
-def _try(name: str, task: Task, train: dict[str, Any], seed: int, bar: bool) -> Attempt:
+def _try(name: str, selection: Selection) -> Attempt:
     from undamped.lab.training.fit import fit
 
-    begun = time.perf_counter()
+    start, train = time.perf_counter(), selection.train
     try:
         with tempfile.TemporaryDirectory(prefix="undamped-") as folder:
-            run = fit(name, _untested(task), train=train, seed=seed, out=folder, progress=bar)
+            run = fit(
+                name,
+                _untested(selection.task),
+                train=train,
+                seed=selection.seed,
+                out=folder,
+                progress=selection.verbose,
+            )
             settings, rows = run.settings, run.metrics()
     except UndampedError as error:
         return Attempt(name, why_not=str(error))
     if settings["status"] != "finished":
         raise KeyboardInterrupt
     result = settings["result"]
-    score = result["valid"][task.metric]
-    at_best = next((row for row in rows if row["step"] == result["best_step"]), rows[-1])
+    score = result["valid"][selection.task.metric]
+    best_row = next((row for row in rows if row["step"] == result["best_step"]), rows[-1])
     steps = int(result["steps"])
+    if "seconds" in train:  # with a number of steps, a second training ends with the same weights
+        train = {name: value for name, value in train.items() if name not in ("seconds", "epochs")}
+        train["steps"] = steps
     return Attempt(
         name,
         score=score,
-        loss=at_best["valid_loss"],
+        loss=best_row["valid_loss"],
         valid=score,
         draws=1,
-        seconds=time.perf_counter() - begun,
+        seconds=time.perf_counter() - start,
         parameters=settings["model"]["parameters"],
         steps=steps,
-        # Counted in updates, what is trained again ends with the same weights.
-        train={**{k: v for k, v in train.items() if k not in ("seconds", "epochs")}, "steps": steps}
-        if "seconds" in train
-        else train,
+        train=train,
     )
 
 
 def _untested(task: Task) -> Task:
-    """Return the task without its test part, which nobody may look at before the end.
+    """Return the task without its test split, which must not be used before the end.
 
-    What it has to say about its data was said before.
+    Its notes about the data were printed before.
     """
-    shy: Any = copy.copy(task)
-    shy.test_parts, shy.notes = dict, list
-    return shy
+    untested: Any = copy.copy(task)
+    untested.test_parts, untested.notes = dict, list
+    return untested

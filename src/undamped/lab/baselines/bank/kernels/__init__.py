@@ -1,1 +1,1 @@
-"""A bank of driven oscillators and the running features of what they do."""
+"""The recurrence of a bank of oscillators with its running pools, and its compiled loops."""
