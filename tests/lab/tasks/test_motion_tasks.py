@@ -72,12 +72,12 @@ def test_noise_is_on_readings_and_not_on_rates_or_tests():
     a, b = (task.take("train", torch.arange(400), None) for task in (clean, noisy))
     assert torch.equal(a.targets, b.targets)
     assert (b.inputs - a.inputs).std().item() == pytest.approx(0.1, rel=0.1)
-    rollouts = [list(task.test_parts().values())[1] for task in (clean, noisy)]
+    rollouts = [list(task.test_tasks().values())[1] for task in (clean, noisy)]
     assert torch.equal(*(part.batch("test", 0, 8).inputs for part in rollouts))
 
 
 def test_the_spring_is_a_circle():
-    part = tasks.build("spring", trajectories=8).test_parts()["to t = 12"]
+    part = tasks.build("spring", trajectories=8).test_tasks()["to t = 12"]
     batch = part.batch("test", 0, 8)
     angle = 2 * batch.target_times.float()
     q, p = batch.inputs.unbind(-1)
@@ -98,14 +98,14 @@ def test_scores_of_trajectories():
 
 
 def test_windows_longer_than_the_data_are_refused():
-    with pytest.raises(OptionError, match=r"task.window: expected fewer than the 30 readings"):
+    with pytest.raises(OptionError, match=r"task.window must be less than the 30 readings"):
         tasks.build("spring", form="trajectory", window=30)
-    with pytest.raises(OptionError, match=r"task.strengths: expected at least two numbers"):
+    with pytest.raises(OptionError, match=r"task.strengths must be at least two numbers"):
         tasks.build("vortices", strengths=(1.0,))
 
 
 def test_bodies_that_meet_are_said():
     system = tasks.build("two-body", trajectories=1).system
     falling = torch.tensor([[1.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0]]).double()
-    with pytest.raises(DataError, match=r"TwoBodySystem .*trajectories that can be followed.*met"):
+    with pytest.raises(DataError, match=r"TwoBodySystem cannot be simulated up to t = 10.*met"):
         system.simulate(falling, torch.tensor([0.0, 10.0]).double())

@@ -78,7 +78,7 @@ def test_objects_of_the_test_are_new(name):
     seen, new = (set(task.shown(s, 0, 200).objects.flatten().tolist()) for s in ("train", "test"))
     assert not seen & new and len(seen) == 100 - holdout
     valid = set(task.shown("valid", 0, 200).objects.flatten().tolist())
-    again = set(task.test_parts()["seen"].shown("test", 0, 200).objects.flatten().tolist())
+    again = set(task.test_tasks()["seen"].shown("test", 0, 200).objects.flatten().tolist())
     assert valid <= seen and again <= seen
     everything = tasks.build(name, holdout=0)
     assert (
@@ -234,7 +234,7 @@ def judged(game, name, grid):
 )
 def test_games_are_won_by_who_looks(game):
     task = tasks.build("relational-games", game=game)
-    parts = task.test_parts()
+    parts = task.test_tasks()
     assert ("stripes" in parts) == (game not in ("colour-shape", "left-of"))
     for name, part in parts.items():
         grids, targets = part.shown("test", 0, 96)  # a block, in which answers are balanced

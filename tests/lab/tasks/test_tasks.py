@@ -174,7 +174,7 @@ def test_copy_chance_is_that_of_a_model_that_says_symbols_at_random():
 
 def test_transfer_copy_is_tested_at_other_delays():
     task = tasks.build("transfer-copy", delay=5, test_delays=(5, 50))
-    parts = task.test_parts()
+    parts = task.test_tasks()
     assert list(parts) == ["delay 5", "delay 50"]
     assert parts["delay 50"].batch("test", 0, 2).inputs.shape[0] == 70
 

@@ -67,7 +67,7 @@ def test_hard_false_cases_are_not_told_by_counting(name, most):
     assert counting(game(name)) > 0.99
     hard = game(name, negatives="hard")
     assert counting(hard) <= most
-    for part in hard.test_parts().values():
+    for part in hard.test_tasks().values():
         assert part.baseline.metric <= most
     answers = counts(hard)[1]
     assert answers.mean() == pytest.approx(0.5, abs=0.01)

@@ -131,7 +131,7 @@ def generalisation(
         sequences: Largest number of sequences of each split.
         name: Name of the model in figures.
     """
-    parts = task.test_parts()
+    parts = task.test_tasks()
     if optional.seen_part(task) not in parts or len(parts) < 2 or task.metric != "accuracy":
         raise InapplicableError(
             "its task must be scored by accuracy and have a test split like training and others, "

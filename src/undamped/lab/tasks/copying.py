@@ -142,7 +142,7 @@ class TransferCopy(Copy):
         super().__init__(delay, convention=convention, encoding=encoding, seed=seed)
         self.test_delays = tuple(test_delays)
 
-    def test_parts(self) -> dict[str, Task]:
+    def test_tasks(self) -> dict[str, Task]:
         """Return the copy task at each delay."""
         return {
             f"delay {delay}": Copy(

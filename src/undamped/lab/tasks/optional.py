@@ -11,7 +11,7 @@ A task class has them where they make sense:
 - `rows`: how many images of a sequence a figure shows in each row.
 - `attributes(split, number, size)`: attributes of the inputs of a batch, integers (time, batch),
   below zero where an input has no such attribute.
-- `seen_part`: the entry of `test_parts` that is like training, where the others are not.
+- `seen_part`: the entry of `test_tasks` that is like training, where the others are not.
 - `redrawn(number)`: the task with another validation split, or None.
 - `validates_on_training`, `too_short`, `stays_on_disk`, `class_weights`: see `SeriesTask`.
 """
@@ -72,7 +72,7 @@ def attributes(task: Task, split: Split, number: int, size: int) -> dict[str, Te
 
 
 def seen_part(task: Task | type[Task]) -> str:
-    """Return the entry of `test_parts` that is like training; empty if there is none."""
+    """Return the entry of `test_tasks` that is like training; empty if there is none."""
     return getattr(task, "seen_part", "")
 
 

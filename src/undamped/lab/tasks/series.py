@@ -293,7 +293,7 @@ class SeriesTask(ArrayTask):
         """Return the root of a mean square; accuracies and mean absolute errors stay."""
         return mean if self.counts_classes or self.quantiles else float(np.sqrt(mean))
 
-    def test_parts(self) -> dict[str, Any]:
+    def test_tasks(self) -> dict[str, Any]:
         """Return the test split, unless it is empty."""
         return {"test": self} if len(self.parts["test"]) else {}
 

@@ -191,7 +191,7 @@ class Task(ABC):
         """Return sentences about how the data was prepared, for the user."""
         return []
 
-    def test_parts(self) -> dict[str, Task]:
+    def test_tasks(self) -> dict[str, Task]:
         """Return the tasks on which a trained model is tested, by name; usually itself."""
         return {"test": self}
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
 
 from undamped._base.checked import checked
 from undamped._base.contract import StateSpace
-from undamped._base.options import NonNegativeInt
 from undamped._base.registry import tasks
-from undamped.lab.tasks.physics.drawing import Drawing
 from undamped.lab.tasks.physics.motion_task import MotionOptions, MotionTask
-from undamped.lab.tasks.physics.system import System, uniform
-from undamped.models.physics.fields.hamiltonian import SeparableField
+from undamped.lab.tasks.physics.system import Drawing, QuadraticKineticField, System, uniform
 
 
-class GravityField(SeparableField):
+class GravityField(QuadraticKineticField):
     """Bodies of mass one in a plane, with a gravitational constant of one.
 
     Equation:
@@ -32,29 +29,22 @@ class GravityField(SeparableField):
         super().__init__(2 * bodies)
         self.bodies = bodies
 
-    def _apart(self, q: Tensor) -> tuple[Tensor, Tensor]:
-        """Return qᵢ − qⱼ, (…, bodies, bodies, 2), and 1/|qᵢ − qⱼ|, zero to itself."""
-        place = q.unflatten(-1, (self.bodies, 2))
-        apart = place.unsqueeze(-2) - place.unsqueeze(-3)
-        itself = torch.eye(self.bodies, dtype=torch.bool, device=q.device)
-        return apart, apart.square().sum(-1).masked_fill(itself, torch.inf).rsqrt()
-
-    def kinetic(self, p: Tensor) -> Tensor:
-        """Return T."""
-        return p.square().sum(-1) / 2
+    def _differences(self, q: Tensor) -> tuple[Tensor, Tensor]:
+        """Return qᵢ − qⱼ, (…, bodies, bodies, 2), and 1/|qᵢ − qⱼ|, zero for i = j."""
+        positions = q.unflatten(-1, (self.bodies, 2))
+        differences = positions.unsqueeze(-2) - positions.unsqueeze(-3)
+        diagonal = torch.eye(self.bodies, dtype=torch.bool, device=q.device)
+        squares = differences.square().sum(-1)
+        return differences, squares.masked_fill(diagonal, torch.inf).rsqrt()
 
     def potential(self, q: Tensor) -> Tensor:
         """Return V."""
-        return -self._apart(q)[1].sum((-2, -1)) / 2
-
-    def kinetic_gradient(self, p: Tensor) -> Tensor:
-        """Return ∂T/∂p."""
-        return p
+        return -self._differences(q)[1].sum((-2, -1)) / 2
 
     def potential_gradient(self, q: Tensor) -> Tensor:
         """Return ∂V/∂q."""
-        apart, near = self._apart(q)
-        return (apart * (near**3).unsqueeze(-1)).sum(-2).flatten(-2)
+        differences, inverse = self._differences(q)
+        return (differences * (inverse**3).unsqueeze(-1)).sum(-2).flatten(-2)
 
 
 def _space(bodies: int) -> StateSpace:
@@ -64,14 +54,14 @@ def _space(bodies: int) -> StateSpace:
 
 
 class _Bodies(System[GravityField]):
-    def picture(self, states: Tensor) -> Drawing:
+    def drawing(self, states: Tensor) -> Drawing:
         """Draw the bodies."""
         bodies = self.field.bodies
         return Drawing(states[..., : 2 * bodies].unflatten(-1, (bodies, 2)))
 
 
 class TwoBodySystem(_Bodies):
-    """Two bodies on nearly circular orbits around their middle."""
+    """Two bodies on nearly circular orbits around their centre."""
 
     space = _space(2)
     trajectories: ClassVar[int] = 800
@@ -83,16 +73,16 @@ class TwoBodySystem(_Bodies):
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw orbits."""
-        place = uniform(generator, 0.5, 1.5, count, 2)
-        radius = place.norm(dim=1, keepdim=True)
-        across = torch.stack((-place[:, 1], place[:, 0]), dim=1)
-        faster = 1 + 0.05 * torch.randn(count, 1, generator=generator, dtype=torch.float64)
-        velocity = across / (2 * radius**1.5) * faster
-        return torch.cat((place, -place, velocity, -velocity), dim=1)
+        position = uniform(generator, 0.5, 1.5, count, 2)
+        radius = position.norm(dim=1, keepdim=True)
+        tangent = torch.stack((-position[:, 1], position[:, 0]), dim=1)
+        factor = 1 + 0.05 * torch.randn(count, 1, generator=generator, dtype=torch.float64)
+        velocity = tangent / (2 * radius**1.5) * factor
+        return torch.cat((position, -position, velocity, -velocity), dim=1)
 
 
 class ThreeBodySystem(_Bodies):
-    """Three bodies that start from a triangle, each a little off its circular orbit."""
+    """Three bodies that start from a triangle, with disturbed circular orbits."""
 
     space = _space(3)
     trajectories: ClassVar[int] = 1000
@@ -114,27 +104,15 @@ class ThreeBodySystem(_Bodies):
         return torch.cat(((radius * out).flatten(1), velocity.flatten(1)), dim=1)
 
 
-class _BodiesTask(MotionTask):
-    recipes: ClassVar[dict[str, Any]] = {
-        "*": {
-            "train": {
-                "steps": 5000,
-                "batch_size": 200,
-                "schedule": "cosine",
-            },
-        }
-    }
+_RECIPES = {"*": {"train": {"steps": 5000, "batch_size": 200, "schedule": "cosine"}}}
 
 
 @tasks.register("two-body")
-class TwoBody(_BodiesTask):
+class TwoBody(MotionTask):
     """Two bodies that attract each other.
 
-    Masses and gravitational constant one, in a plane, around their middle: 800 trajectories of 50
+    Masses and gravitational constant one, in a plane, around their centre: 800 trajectories of 50
     readings on [0, 20], from nearly circular orbits.
-
-    Args:
-        seed: Where the order of training comes from.
 
     Example:
         >>> build("two-body", trajectories=50)
@@ -144,20 +122,19 @@ class TwoBody(_BodiesTask):
         2019.
     """
 
+    recipes: ClassVar = _RECIPES
+
     @checked
-    def __init__(self, *, seed: NonNegativeInt = 0, **options: Unpack[MotionOptions]) -> None:
-        super().__init__(TwoBodySystem(), seed, options)
+    def __init__(self, **options: Unpack[MotionOptions]) -> None:
+        super().__init__(TwoBodySystem(), options)
 
 
 @tasks.register("three-body")
-class ThreeBody(_BodiesTask):
+class ThreeBody(MotionTask):
     """Three bodies that attract each other.
 
     Masses and gravitational constant one, in a plane: 1,000 trajectories of 20 readings on [0, 5],
     from triangles near the circular solution, which is unstable.
-
-    Args:
-        seed: Where the order of training comes from.
 
     Example:
         >>> build("three-body", trajectories=50)
@@ -167,6 +144,8 @@ class ThreeBody(_BodiesTask):
         2019, with an angle for every triangle and noise for every velocity.
     """
 
+    recipes: ClassVar = _RECIPES
+
     @checked
-    def __init__(self, *, seed: NonNegativeInt = 0, **options: Unpack[MotionOptions]) -> None:
-        super().__init__(ThreeBodySystem(), seed, options)
+    def __init__(self, **options: Unpack[MotionOptions]) -> None:
+        super().__init__(ThreeBodySystem(), options)

@@ -253,7 +253,7 @@ class RelationTask(GeneratedTask):
             self.trivial_rules(), (train.objects, train.targets), (test.objects, test.targets)
         )
 
-    def test_parts(self) -> dict[str, Task]:
+    def test_tasks(self) -> dict[str, Task]:
         """Return the test with new objects and rules, and one with those of training."""
         if not self.holdout and not self.new_relations:
             return {"test": self}

@@ -115,5 +115,5 @@ def _untested(task: Task) -> Task:
     What it has to say about its data was said before.
     """
     shy: Any = copy.copy(task)
-    shy.test_parts, shy.notes = dict, list
+    shy.test_tasks, shy.notes = dict, list
     return shy

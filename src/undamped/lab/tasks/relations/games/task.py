@@ -147,7 +147,7 @@ class RelationalGames(GeneratedTask):
         classes = self.output_size
         return Chance(math.log(classes), 1 / classes, f"one of {classes} at random")
 
-    def test_parts(self) -> dict[str, Task]:
+    def test_tasks(self) -> dict[str, Task]:
         """Objects that are new, and those of training again."""
         families: tuple[Family, ...] = ("hexominoes", "stripes", "pentominoes")
         if self.game in SHAPE_GAMES:
