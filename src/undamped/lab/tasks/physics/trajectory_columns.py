@@ -70,7 +70,8 @@ class Columns:
         def kind(name: str) -> Coordinate:
             return "angle" if name in self.angles else "position"
 
-        kinds = (*map(kind, self.positions), *[self.partner] * len(self.partners))
+        partners: tuple[Coordinate, ...] = (self.partner,) * len(self.partners)
+        kinds = (*map(kind, self.positions), *partners)
         return StateSpace((*self.positions, *self.partners), kinds, self.inputs)
 
 
