@@ -52,14 +52,14 @@ def test_folders_and_files_of_both_forms_are_read_alike(folder, tmp_path):
     for task in built:
         assert task.picture_shape == (3, 9, 9) and task.answer_names == ("other", "same")
         assert task.task_shape.length == 2 and len(task.source.pictures) == 6
-        assert sum(len(part) for part in task.parts.values()) == 60
-        assert "6 of which differ; 2 classes: other, same" in task.notes()[0]
+        assert sum(len(part) for part in task.splits.values()) == 60
+        assert "6 of them distinct; 2 classes: other, same" in task.notes()[0]
         everything = torch.cat([task.batch(s, 0, 100).targets for s in ("train", "valid", "test")])
         assert torch.bincount(everything).tolist() == [30, 30]
         # Copies of a sequence are on one side.
         seen = {}
         for split in ("train", "valid", "test"):
-            for row in task.source.sequences[task.parts[split]].tolist():
+            for row in task.source.sequences[task.splits[split]].tolist():
                 assert seen.setdefault(tuple(row), split) == split
     batch = built[1].batch("train", 0, 30)
     shown = batch.expanded().inputs
@@ -71,13 +71,13 @@ def test_folders_and_files_of_both_forms_are_read_alike(folder, tmp_path):
 def test_a_split_that_the_source_brings_is_kept(folder, tmp_path):
     words = np.array(["train"] * 40 + ["test"] * 20)
     task = tasks.build("picture-sequences", file=str(write_npz(tmp_path / "s.npz", split=words)))
-    assert task.parts["test"].tolist() == list(range(40, 60)) and len(task.parts["valid"]) > 0
+    assert task.splits["test"].tolist() == list(range(40, 60)) and len(task.splits["valid"]) > 0
     deep = tmp_path / "deep"
     deep.mkdir()
     for part in ("train", "test"):
         (deep / part).symlink_to(folder)
     given = tasks.build("picture-sequences", file=str(deep))
-    assert len(given.parts["test"]) == 60 and len(given.source.pictures) == 6
+    assert len(given.splits["test"]) == 60 and len(given.source.pictures) == 6
 
 
 def test_from_a_folder_to_an_answer(folder, tmp_path, monkeypatch):
@@ -142,7 +142,7 @@ def test_bad_folders_are_one_sentence(folder, spoil, said):
         ({"pictures": np.zeros((60, 1, 9, 9))}, "since one has no relation, got one"),
         ({"sequences": np.full((60, 2), 9), "pictures": some_pictures()}, "numbers from 0 to 5"),
         ({"split": np.array(["train", "exam"] * 30)}, "split: expected one of train, valid, test"),
-        ({"split": np.array(["train"] * 60)}, "test part: expected at least one sequence"),
+        ({"split": np.array(["train"] * 60)}, "the test split has none of the 60 sequences"),
     ],
 )
 def test_bad_files_are_one_sentence(changes, said, tmp_path):
@@ -157,6 +157,6 @@ def test_what_is_not_there_is_said(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="got no pictures there"):
         read_picture_sequences(tmp_path / "empty")
-    with pytest.raises(OptionError, match="fractions: expected three shares"):
+    with pytest.raises(OptionError, match="fractions must be three positive numbers"):
         path = write_npz(tmp_path / "own.npz")
         tasks.build("picture-sequences", file=str(path), fractions=(0.5, 0.5))

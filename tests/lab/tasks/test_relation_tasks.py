@@ -60,7 +60,7 @@ def answers(name, trial):
 @pytest.mark.parametrize("name", PLAIN)
 def test_answers_follow_from_what_is_shown(name, split):
     task = tasks.build(name)
-    shown = task.shown(split, 0, 96)  # a block of held-out trials
+    shown = task.trials(split, 0, 96)  # a block of held-out trials
     for trial, answer in zip(shown.objects.T.tolist(), shown.targets.tolist(), strict=True):
         # A new object would also complete a pattern like ABC; in these rules only one fits.
         assert answers(name, trial) == [answer], trial
@@ -75,10 +75,10 @@ def test_objects_of_the_test_are_new(name):
     steps, classes, holdout = PLAIN[name]
     task = tasks.build(name)
     assert (task.task_shape.length, task.output_size, task.holdout) == (steps, classes, holdout)
-    seen, new = (set(task.shown(s, 0, 200).objects.flatten().tolist()) for s in ("train", "test"))
+    seen, new = (set(task.trials(s, 0, 200).objects.flatten().tolist()) for s in ("train", "test"))
     assert not seen & new and len(seen) == 100 - holdout
-    valid = set(task.shown("valid", 0, 200).objects.flatten().tolist())
-    again = set(task.test_tasks()["seen"].shown("test", 0, 200).objects.flatten().tolist())
+    valid = set(task.trials("valid", 0, 200).objects.flatten().tolist())
+    again = set(task.test_tasks()["seen"].trials("test", 0, 200).objects.flatten().tolist())
     assert valid <= seen and again <= seen
     everything = tasks.build(name, holdout=0)
     assert (
@@ -102,14 +102,14 @@ RULES = {
 def test_rules_of_training_and_test(name, split):
     task = tasks.build(name)
     row = task.rows[0]
-    shown = task.shown(split, 0, 300).objects.T.tolist()
+    shown = task.trials(split, 0, 300).objects.T.tolist()
     assert {pattern(trial[:row]) for trial in shown} == RULES[name, split]
-    familiar = task.as_in_training().shown("test", 0, 300).objects.T.tolist()
+    familiar = task.as_in_training().trials("test", 0, 300).objects.T.tolist()
     assert {pattern(trial[:row]) for trial in familiar} == RULES.get((name, "train"))
 
 
 def test_a_triplet_of_the_test_has_a_pair_first():
-    shown = tasks.build("same-different-6").shown("test", 0, 120).objects.T.tolist()
+    shown = tasks.build("same-different-6").trials("test", 0, 120).objects.T.tolist()
     assert all("AAB" in (pattern(t[:3]), pattern(t[3:])) for t in shown)
 
 
@@ -124,7 +124,7 @@ def test_a_triplet_of_the_test_has_a_pair_first():
 def test_variants_of_identity_rules(variant, train, test):
     task = tasks.build("identity-rules-4", variant=variant)
     for split, words in (("train", train), ("test", test)):
-        shown = task.shown(split, 0, 300).objects.T.tolist()
+        shown = task.trials(split, 0, 300).objects.T.tolist()
         assert {pattern(trial[:4]) for trial in shown} == set(words.split())
 
 
@@ -134,8 +134,8 @@ def test_restricted_permutations_are_not_those_of_the_test(way):
     assert task.holdout == 89 and task.output_size == 11 and sum(task.rows) == 30
     kept = {}
     for split in ("train", "test"):
-        trials = task.shown(split, 0, 200).objects.T.tolist()
-        for trial, answer in zip(trials, task.shown(split, 0, 200).targets, strict=True):
+        trials = task.trials(split, 0, 200).objects.T.tolist()
+        for trial, answer in zip(trials, task.trials(split, 0, 200).targets, strict=True):
             assert answers("distribution-of-n", trial) == [answer]
         kept[split] = {set(t[10:17]) == set(t[:7]) for t in trials}
     assert kept == ({"train": {True}, "test": {False}} if way == "restricted" else
@@ -144,7 +144,7 @@ def test_restricted_permutations_are_not_those_of_the_test(way):
 
 def test_a_colour_is_on_the_ground_or_behind_the_picture():
     task = tasks.build("rmts", colours="joint")
-    shown, batch = task.shown("train", 0, 20), task.batch("train", 0, 20)
+    shown, batch = task.trials("train", 0, 20), task.batch("train", 0, 20)
     colours = np.random.RandomState(0).uniform(size=(100, 3)).astype("float32")
     pictures = batch.expanded().inputs
     for t, b in ((0, 0), (3, 7), (5, 19)):
@@ -153,7 +153,7 @@ def test_a_colour_is_on_the_ground_or_behind_the_picture():
         torch.testing.assert_close(pictures[t, b], wanted)
     assert len(batch.distinct) == len(torch.unique(shown.objects * 100 + shown.colours))
     apart = tasks.build("same-different", colours="separated")
-    shown, batch = apart.shown("test", 0, 20), apart.batch("test", 0, 20)
+    shown, batch = apart.trials("test", 0, 20), apart.batch("test", 0, 20)
     assert batch.inputs.shape == (4, 20) and apart.task_shape.length == 4
     pictures = batch.expanded().inputs
     torch.testing.assert_close(pictures[::2], glyph_images()[shown.objects])
@@ -196,8 +196,8 @@ def test_objects_of_games_are_those_that_fit():
         assert all(mask.sum() == size for kind in shapes for mask in kind)
         assert len({m.tobytes() for kind in shapes for m in kind}) == masks
     assert len(COLOURS) == 25
-    assert len(family("stripes").pictures) == 1 + 25 * 25
-    whole = family("pentominoes").pictures
+    assert len(family("stripes").images) == 1 + 25 * 25
+    whole = family("pentominoes").images
     assert not whole[0].any() and not whole[:, :, 0].any() and not whole[:, :, 10:].any()
     assert len(torch.unique(whole.flatten(1), dim=0)) == len(whole)
 
@@ -237,12 +237,12 @@ def test_games_are_won_by_who_looks(game):
     parts = task.test_tasks()
     assert ("stripes" in parts) == (game not in ("colour-shape", "left-of"))
     for name, part in parts.items():
-        grids, targets = part.shown("test", 0, 96)  # a block, in which answers are balanced
+        grids, targets = part.trials("test", 0, 96)  # a block, in which answers are balanced
         for grid, answer in zip(grids.tolist(), targets.tolist(), strict=True):
             assert judged(game, name, grid) == answer, (name, grid)
         counts = torch.bincount(targets, minlength=task.output_size)
         assert counts.min() >= (20 if game == "left-of" else 96 // task.output_size)
-    grids, targets = task.shown("train", 0, 400)
+    grids, targets = task.trials("train", 0, 400)
     assert [judged(game, "pentominoes", g) for g in grids.tolist()] == targets.tolist()
     if game == "between":
         lines = [g for g, t in zip(grids.tolist(), targets, strict=True) if t]

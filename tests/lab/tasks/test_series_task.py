@@ -57,14 +57,14 @@ def test_one_pass_sees_every_series_once_and_like_lengths_together():
     order = task.order(0, 4)
     assert sorted(order.tolist()) == list(range(task.sequences("train")))
     assert not torch.equal(order, task.order(1, 4))
-    lengths = task.series_set.lengths[task.parts["train"]]
+    lengths = task.series_set.lengths[task.splits["train"]]
     spread = [np.ptp(lengths[order[i : i + 4].numpy()]) for i in range(0, 56, 4)]
     assert np.mean(spread) < np.ptp(lengths) / 2
 
 
 def test_chance_of_classes_is_that_of_the_commonest():
     task = SeriesTask(SeriesSet.of(waves(40, False), targets=["a"] * 30 + ["b"] * 10))
-    labels = np.asarray(task.series_set.targets)[task.parts["test"]]
+    labels = np.asarray(task.series_set.targets)[task.splits["test"]]
     assert task.chance.metric == pytest.approx((labels == "a").mean())
     assert "'a'" in task.chance.rule
 
@@ -81,10 +81,10 @@ def test_regression_scores_are_in_original_units():
         batch = task.batch("test", number, 3)
         out = model.run(batch)[0].double().numpy()
         answers += [a["value"] for a in task.preparation.answer(out)]
-        truth += targets[task.parts["test"]][3 * number : 3 * number + len(out)].tolist()
+        truth += targets[task.splits["test"]][3 * number : 3 * number + len(out)].tolist()
     expected = np.sqrt(np.mean((np.array(answers) - truth) ** 2))
     assert scores.metric == pytest.approx(expected, rel=1e-5)
-    train, test = (targets[task.parts[name]] for name in ("train", "test"))
+    train, test = (targets[task.splits[name]] for name in ("train", "test"))
     assert task.chance.metric == pytest.approx(
         np.sqrt(np.mean((test - train.mean()) ** 2)), rel=1e-4
     )
@@ -131,7 +131,7 @@ def test_forecast_targets_and_the_last_value():
     batch = task.batch("test", 0, 5)
     assert batch.inputs.shape == (10, 5, 2) and batch.targets.shape == (5, 4)
     answer = task.preparation.answer(batch.targets.numpy())[0]["forecast"]["line"]
-    start = task.series_set.series[task.parts["test"][0]][0, 0]
+    start = task.series_set.series[task.splits["test"][0]][0, 0]
     assert answer == pytest.approx([start + 10 + k for k in range(4)], rel=1e-5)
     assert task.chance.metric == pytest.approx(np.sqrt(np.mean(np.arange(1, 5) ** 2)), rel=1e-5)
 

@@ -21,7 +21,7 @@ def game(name, **options):
 
 def counts(task, size=2400):
     """Return the number of distinct objects on each grid of the test, and the answers."""
-    grids, answers = task.shown("test", 0, size)
+    grids, answers = task.trials("test", 0, size)
     found = [len(set(row) - {BLANK}) for row in grids.tolist()]
     return np.array(found), answers.numpy()
 
@@ -39,10 +39,10 @@ def counting(task):
         ("rmts", {}, 0.5, ""),
         ("rmts-3", {}, 0.5, ""),
         ("same-different", {}, 0.5, "ink"),
-        ("same-different-6", {}, 2 / 3, "pictures 1 and 4"),
+        ("same-different-6", {}, 2 / 3, "images 1 and 4"),
         ("distribution-of-n", {}, 0.5, "not in the second row"),
-        ("identity-rules", {}, 2 / 3, "picture 1 of the second row"),
-        ("identity-rules", {"colours": "separated"}, 2 / 3, "picture 1 of the second row"),
+        ("identity-rules", {}, 2 / 3, "image 1 of the second row"),
+        ("identity-rules", {"colours": "separated"}, 2 / 3, "image 1 of the second row"),
         ("identity-rules-4", {}, 1 / 3, "of the second row"),
         ("comparison", {}, 1.0, "ink"),
         ("comparison", {"transitive": True}, 1.0, "ink"),
@@ -76,7 +76,7 @@ def test_hard_false_cases_are_not_told_by_counting(name, most):
 def test_hard_rows_have_two_objects_each():
     hard = game("row-matching", negatives="hard")
     assert hard.baseline.metric == pytest.approx(0.5, abs=0.01)
-    grids, answers = hard.shown("test", 0, 960)
+    grids, answers = hard.trials("test", 0, 960)
     for row, answer in zip(grids.tolist(), answers.tolist(), strict=True):
         patterns = [tuple(part.index(one) for one in part) for part in (row[:3], row[6:])]
         assert [len(set(p)) for p in patterns] == [2, 2]
@@ -85,7 +85,7 @@ def test_hard_rows_have_two_objects_each():
 
 @pytest.mark.parametrize("name", ["between", "occurs", "xoccurs"])
 def test_hard_cases_keep_the_relation(name):
-    grids, answers = game(name, negatives="hard").shown("train", 0, 960)
+    grids, answers = game(name, negatives="hard").trials("train", 0, 960)
     lines = [set(line) for line in LINES.tolist()]
     for row, answer in zip(grids.tolist(), answers.tolist(), strict=True):
         cells = [at for at, one in enumerate(row) if one != BLANK]
@@ -105,7 +105,7 @@ def test_hard_cases_keep_the_relation(name):
 def test_published_cases_stay_as_they_were():
     for name in ("between", "occurs", "xoccurs", "row-matching"):
         plain, said = game(name), game(name, negatives="published")
-        for a, b in zip(plain.shown("test", 0, 96), said.shown("test", 0, 96), strict=True):
+        for a, b in zip(plain.trials("test", 0, 96), said.trials("test", 0, 96), strict=True):
             assert torch.equal(a, b)
     with pytest.raises(OptionError, match="counting is the relation"):
         game("same", negatives="hard")

@@ -48,7 +48,7 @@ class EstimatorTask(SeriesTask):
     def _set_class_weights(self, weights: Mapping[str, float]) -> None:
         """Set the class weights; their mean over the training part is 1."""
         values = np.array([weights[label] for label in self.preparation.classes or ()])
-        counts = class_counts(self.series_set, self.preparation, self.parts["train"])
+        counts = class_counts(self.series_set, self.preparation, self.splits["train"])
         total = counts @ values
         if not total:
             raise DataError(
@@ -66,7 +66,7 @@ class EstimatorTask(SeriesTask):
         batch = super().take(split, index, generator)
         if self.sample_weights is None:
             return batch
-        weights = self.sample_weights[self._members(split)[index.numpy()]]
+        weights = self.sample_weights[self._indices(split)[index.numpy()]]
         return batch._replace(weights=torch.from_numpy(weights))
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:

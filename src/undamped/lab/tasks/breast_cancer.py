@@ -1,10 +1,9 @@
-"""Breast cancer: thirty measurements of a cell sample, benign or malignant."""
+"""Breast cancer: classification of cell samples by thirty measurements."""
 
 from __future__ import annotations
 
 import math
-from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,22 +11,22 @@ from torch import Tensor
 
 from undamped._base.options import NonNegativeInt
 from undamped._base.registry import tasks
-from undamped.lab.tasks.task import ArrayTask, Batch, Chance, Split
+from undamped.lab.tasks.task import Chance, LabelledTask, Split
 
 VALIDATION, TEST = 85, 143
 
 
 @tasks.register("breast-cancer")
-class BreastCancer(ArrayTask):
-    """Tell malignant from benign by thirty measurements of cell nuclei.
+class BreastCancer(LabelledTask):
+    """Classify cell samples as malignant or benign by thirty measurements of nuclei.
 
-    The 569 samples of Wisconsin's diagnostic set, which scikit-learn ships, split by class: 341
-    to train, 85 to validate, 143 to test. Measurements have mean zero and deviation one on the
-    training part.
+    The 569 samples of Wisconsin's diagnostic set, which scikit-learn ships, stratified by class:
+    341 to train, 85 to validate, 143 to test. Measurements are standardised with mean and deviation
+    of the training split.
 
     Args:
-        split_seed: Which of the possible splits to use.
-        seed: Where the order of training comes from.
+        split_seed: Seed of the split.
+        seed: Seed of the order of the batches.
 
     Reference:
         W. N. Street, W. H. Wolberg, O. L. Mangasarian. Nuclear feature extraction for breast
@@ -47,8 +46,8 @@ class BreastCancer(ArrayTask):
         super().__init__(seed)
         self.split_seed = split_seed
 
-    @cached_property
-    def _data(self) -> dict[str, tuple[Tensor, Tensor]]:
+    def load(self) -> dict[Split, tuple[Tensor, Tensor]]:
+        """Return standardised measurements and classes of each split."""
         from sklearn.datasets import load_breast_cancer
         from sklearn.model_selection import train_test_split
 
@@ -57,10 +56,13 @@ class BreastCancer(ArrayTask):
             values, labels, test_size=TEST, stratify=labels, random_state=self.split_seed
         )
         train, valid, train_labels, valid_labels = train_test_split(
-            rest, rest_labels, test_size=VALIDATION, stratify=rest_labels,
+            rest,
+            rest_labels,
+            test_size=VALIDATION,
+            stratify=rest_labels,
             random_state=self.split_seed,
-        )  # fmt: skip
-        parts = {
+        )
+        arrays: dict[Split, Any] = {
             "train": (train, train_labels),
             "valid": (valid, valid_labels),
             "test": (test, test_labels),
@@ -68,22 +70,12 @@ class BreastCancer(ArrayTask):
         mean, deviation = np.mean(train, axis=0), np.std(train, axis=0)
         return {
             split: (torch.tensor((x - mean) / deviation).float(), torch.tensor(y))
-            for split, (x, y) in parts.items()
+            for split, (x, y) in arrays.items()
         }
 
     @property
     def chance(self) -> Chance:
-        """The commoner class of the test part, and its share."""
-        labels = self._data["test"][1].double()
-        share = labels.mean().item()
-        loss = -share * math.log(share) - (1 - share) * math.log(1 - share)
-        return Chance(loss=loss, metric=max(share, 1 - share), rule="always benign")
-
-    def sequences(self, split: Split) -> int:
-        """How many samples a split has."""
-        return len(self._data[split][1])
-
-    def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return the chosen samples."""
-        values, labels = self._data[split]
-        return Batch(values[index], labels[index])
+        """The entropy of the test classes, and the accuracy of the commoner one."""
+        benign = self._data["test"][1].double().mean().item()
+        loss = -benign * math.log(benign) - (1 - benign) * math.log(1 - benign)
+        return Chance(loss=loss, metric=max(benign, 1 - benign), rule="always benign")

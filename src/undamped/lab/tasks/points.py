@@ -1,20 +1,21 @@
-"""Points to be told apart: annuli, which a flow in their own space cannot separate, and spirals."""
+"""Points: two classes that are hard to separate, and densities that are learnt from samples."""
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from functools import cached_property
+from typing import ClassVar, Literal
 
 import torch
 
 from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import tasks
-from undamped.lab.tasks.continuous_data import annuli, spirals
+from undamped.lab.tasks.continuous_data import annuli, density, shape_points, spirals
 from undamped.lab.tasks.task import Batch, Chance, GeneratedTask
 
 
 class PointTask(GeneratedTask):
-    """Two classes of points, as many of each."""
+    """Two classes of points, equally many of each."""
 
     recipes: ClassVar = {
         "*": {"model": {"hidden_size": 32}, "train": {"steps": 500, "batch_size": 128}}
@@ -25,21 +26,21 @@ class PointTask(GeneratedTask):
 
     @property
     def chance(self) -> Chance:
-        """Either class is as likely."""
+        """Both classes are equally likely."""
         return Chance(loss=math.log(2), metric=0.5, rule="either")
 
 
 @tasks.register("annuli")
 class Annuli(PointTask):
-    """Tell a ball from the shell around it.
+    """Separate a ball from the shell around it.
 
-    A neural ODE moves points without tearing space, so in the points' own dimension the ball
-    cannot leave its shell and no plane can part them at the end. With one more dimension, or with
-    a velocity, it can.
+    A neural ODE is a homeomorphism, so in the dimension of the points the ball cannot leave the
+    shell and no plane can separate them at the end. With one more dimension, or with a velocity, it
+    can.
 
     Args:
         dimension: Dimension of the points.
-        seed: Where the random numbers of the data come from.
+        seed: Seed of the data.
 
     Reference:
         E. Dupont, A. Doucet, Y. W. Teh. Augmented neural ODEs. NeurIPS, 2019.
@@ -50,18 +51,18 @@ class Annuli(PointTask):
         self.input_size = dimension
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Make `size` points."""
+        """Draw `size` points."""
         return Batch(*annuli(size, self.input_size, generator))
 
 
 @tasks.register("spirals")
 class Spirals(PointTask):
-    """Tell two spirals apart that are wound around each other.
+    """Separate two interleaved spirals.
 
     Args:
-        turns: How often they wind.
-        noise: Standard deviation of the scatter.
-        seed: Where the random numbers of the data come from.
+        turns: Number of turns of each spiral.
+        noise: Standard deviation of the noise.
+        seed: Seed of the data.
 
     Reference:
         K. J. Lang, M. J. Witbrock. Learning to tell two spirals apart. Connectionist Models
@@ -78,9 +79,113 @@ class Spirals(PointTask):
         seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(seed)
-        self.turns = turns
-        self.noise = noise
+        self.turns, self.noise = turns, noise
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Make `size` points."""
+        """Draw `size` points."""
         return Batch(*spirals(size, generator, turns=self.turns, noise=self.noise))
+
+
+class DensityTask(GeneratedTask):
+    """Points without targets, whose log-density a model predicts; the score is in nats."""
+
+    recipes: ClassVar = {
+        "ffjord": {
+            "model": {
+                "hidden_size": 64,
+                "end": 1.0,
+                "detail": 6.0,
+                "trace": "exact",
+                "tolerance": 0.001,
+            },
+            "train": {"steps": 600, "batch_size": 256, "learning_rate": 0.01, "schedule": "cosine"},
+        }
+    }
+
+    sequential: ClassVar[bool] = False
+    answer = "density"
+    metric = "nll"
+    higher_is_better = False
+    output_size = 0
+
+    @property
+    def chance(self) -> Chance:
+        """A normal distribution with the mean and the covariance of the points."""
+        return Chance(self._normal_nll, self._normal_nll, "a normal distribution")
+
+    @cached_property
+    def _normal_nll(self) -> float:
+        points = self.draw(20_000, self.generator("train", 0, stream=2)).inputs.double()
+        # The mean score of the best normal distribution is ½ log det(2πe Σ).
+        scaled = 2 * torch.pi * torch.e * points.T.cov()
+        return 0.5 * float(torch.linalg.slogdet(scaled).logabsdet)
+
+
+@tasks.register("density")
+class PlanarDensity(DensityTask):
+    """Learn a density in the plane from its points.
+
+    Args:
+        name: The density.
+        seed: Seed of the data.
+
+    Example:
+        >>> build("density", name="rings")
+
+    Reference:
+        W. Grathwohl and others. FFJORD. ICLR, 2019, figure 2.
+    """
+
+    input_size = 2
+
+    def __init__(
+        self,
+        name: Literal[
+            "moons", "checkerboard", "rings", "gaussians", "pinwheel", "spirals"
+        ] = "moons",
+        *,
+        seed: NonNegativeInt = 0,
+    ) -> None:
+        super().__init__(seed)
+        self.name = name
+
+    def draw(self, size: int, generator: torch.Generator) -> Batch:
+        """Draw `size` points."""
+        points = density(self.name, size, generator)
+        return Batch(points, points.new_zeros(size))
+
+
+@tasks.register("point-cloud")
+class PointCloud(DensityTask):
+    """Learn the density of a cloud of points around a surface or a curve in space.
+
+    Args:
+        shape: The surface or curve.
+        noise: Standard deviation of the noise around it.
+        seed: Seed of the data.
+
+    Example:
+        >>> build("point-cloud", shape="torus")
+
+    Reference:
+        G. Yang and others. PointFlow: 3D point cloud generation with continuous normalizing
+        flows. ICCV, 2019.
+    """
+
+    input_size = 3
+
+    def __init__(
+        self,
+        shape: Literal["sphere", "cube", "torus", "helix"] = "torus",
+        *,
+        noise: NonNegativeFloat = 0.05,
+        seed: NonNegativeInt = 0,
+    ) -> None:
+        super().__init__(seed)
+        self.shape, self.noise = shape, noise
+
+    def draw(self, size: int, generator: torch.Generator) -> Batch:
+        """Draw `size` points."""
+        points = shape_points(self.shape, size, generator)
+        points = points + self.noise * torch.randn(size, 3, generator=generator)
+        return Batch(points, points.new_zeros(size))

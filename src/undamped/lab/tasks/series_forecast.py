@@ -72,40 +72,40 @@ def plan_forecast(
     requested = checked_shares(options["fractions"])
     gap, window = options["gap"], options["window"]
     stride = options["stride"] or _default_stride(series_set, horizon)
-    longest, ahead = int(series_set.lengths.max()), horizon + stride - 1
-    grouped = series_set.groups is not None or series_set.parts is not None
-    by_time = options["split"] == "time" or (
-        options["split"] == "auto" and options["held_out"] is None and not grouped
-    )
+    longest, reach = int(series_set.lengths.max()), horizon + stride - 1
+    by_time = _splits_by_time(series_set, options)
     fractions, training, season, notes = requested, longest, 1, []
     if by_time:
-        fractions = _feasible_fractions(longest, requested, ahead, gap, window or 1)
+        fractions = _feasible_fractions(longest, requested, reach, gap, window or 1)
     if not timestamps:
         season = _season(series_set, options["season"], horizon, fractions, options["forecast"])
         if options["season"] is None:
             result = f"A season of {season} steps" if season > 1 else "No season"
             notes.append(f"{result} was detected in the training split; set season= for another.")
-    empty = []
     if by_time:
-        fractions = _feasible_fractions(longest, requested, ahead, gap, window or season)
-        training = time_edges(longest, fractions, ahead, gap)[1]
-        names = ("training", "validation", "test")
-        empty = [
-            name
-            for name, before, after in zip(names, requested, fractions, strict=True)
-            if before and not after
-        ]
+        fractions = _feasible_fractions(longest, requested, reach, gap, window or season)
+        training = time_edges(longest, fractions, reach, gap)[1]
     predicted = options["forecast"] or series_set.channels
     inputs_only = [name for name in series_set.channels if name not in predicted]
     if inputs_only:
         notes.append(
-            f"Input up to the forecast, not beyond: {', '.join(inputs_only)}. Values of them that "
-            "are known ahead cannot be used."
+            f"Input up to the forecast, not beyond: {', '.join(inputs_only)}. Future values of "
+            "them cannot be used."
         )
+    names = ("training", "validation", "test")
+    before_and_after = zip(names, requested, fractions, strict=True)
+    empty = [name for name, before, after in before_and_after if before and not after]
     if empty:
         notes.append(f"The series are too short for a {' and a '.join(empty)} split.")
     window = window or _default_window(series_set, horizon, season, training)
     return ForecastPlan(season, window, stride, fractions, notes, "validation" in empty)
+
+
+def _splits_by_time(series_set: SeriesSet, options: Mapping[str, Any]) -> bool:
+    if options["split"] != "auto":
+        return options["split"] == "time"
+    grouped = series_set.groups is not None or series_set.parts is not None
+    return options["held_out"] is None and not grouped
 
 
 def _season(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.checked import checked
 from undamped._base.registry import tasks
 from undamped.lab.data.published.cache import folder
 from undamped.lab.data.published.formats.images import Images, read_idx_folder
-from undamped.lab.tasks.images import LabelledImages
+from undamped.lab.tasks.images import ImageOptions, LabelledImages, MNISTVariant
 from undamped.lab.tasks.task import Batch, Settings, Split
 
 Permutation = Literal["unicornn", "cornn", "exprnn", "nnrnn", "bit-reversal"]
@@ -44,14 +44,10 @@ class SequentialMNIST(LabelledImages):
 
     The 28 × 28 pixels follow one after another, row by row: 784 steps of one number in [0, 1]. The
     10,000 test images are the published ones; validation images are drawn from the 60,000 training
-    images.
+    images: 3,000 in the programs of UnICORNN and coRNN, 10,000 in that of nnRNN.
 
     Args:
         images: The handwritten digits of MNIST, or the clothes of Fashion-MNIST.
-        validation: How many training images are held out for validation: 3,000 in the programs of
-            UnICORNN and coRNN, 10,000 in that of nnRNN.
-        split_seed: Seed of the choice of validation images.
-        seed: Seed of the order of training.
 
     Example:
         >>> build("smnist", validation=10000)
@@ -68,15 +64,9 @@ class SequentialMNIST(LabelledImages):
     input_size = 1
     input_kind = "pixels"
 
-    def __init__(
-        self,
-        *,
-        images: Literal["mnist", "fashion-mnist"] = "mnist",
-        validation: PositiveInt = 3000,
-        split_seed: NonNegativeInt = 0,
-        seed: NonNegativeInt = 0,
-    ) -> None:
-        super().__init__(validation, split_seed, seed)
+    @checked
+    def __init__(self, *, images: MNISTVariant = "mnist", **options: Unpack[ImageOptions]) -> None:
+        super().__init__(options)
         self.images = images
 
     @cached_property
@@ -94,7 +84,7 @@ class SequentialMNIST(LabelledImages):
         return images.reshape(len(images), -1)
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return the pixels of the chosen images, one per step."""
+        """Return the pixels of some images, one per step."""
         images, labels = self._data[split]
         return Batch(images[index].T[self._pixel_order].unsqueeze(-1), labels[index])
 
@@ -111,10 +101,6 @@ class PermutedMNIST(SequentialMNIST):
             RandomState 92916), "nnrnn" (RandomState 1234), or "bit-reversal" (S4, S5: pixels in
             the order of the reversed binary digits of their index).
         images: The handwritten digits of MNIST, or the clothes of Fashion-MNIST.
-        validation: How many training images are held out for validation: 3,000 in the programs of
-            UnICORNN and coRNN, 10,000 in that of nnRNN.
-        split_seed: Seed of the choice of validation images.
-        seed: Seed of the order of training.
 
     Example:
         >>> build("psmnist", permutation="exprnn")
@@ -127,16 +113,15 @@ class PermutedMNIST(SequentialMNIST):
     recipes: ClassVar = _recipes(dt=0.076, gamma=0.4, epsilon=8.0, learning_rate=0.0054)
     permuted = True
 
+    @checked
     def __init__(
         self,
         *,
         permutation: Permutation = "unicornn",
-        images: Literal["mnist", "fashion-mnist"] = "mnist",
-        validation: PositiveInt = 3000,
-        split_seed: NonNegativeInt = 0,
-        seed: NonNegativeInt = 0,
+        images: MNISTVariant = "mnist",
+        **options: Unpack[ImageOptions],
     ) -> None:
-        super().__init__(images=images, validation=validation, split_seed=split_seed, seed=seed)
+        super().__init__(images=images, **options)
         self.permutation: Permutation = permutation
 
 

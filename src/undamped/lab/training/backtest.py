@@ -278,7 +278,7 @@ def _ahead(run: Run, task: SeriesTask, origins: int, moved: np.ndarray) -> tuple
     said = prepared.middle(answers.reshape(len(answers), -1))
     cut = task.series_set
     assert cut.origin is not None
-    train, test = task.parts["train"], task.parts["test"]
+    train, test = task.splits["train"], task.splits["test"]
     test = test[spread(len(test), origins).numpy()]
     first = cut.origin[test, 1] + cut.lengths[test] - task.horizon
     end = cut.origin[train, 1] + cut.lengths[train]

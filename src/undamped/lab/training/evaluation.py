@@ -86,7 +86,7 @@ def evaluate(
             sums += torch.tensor(
                 [loss.item() * weight, weight, metric.item(), metric_count], dtype=torch.float64
             )
-            for name, (total, number_of) in task.more_scores(prediction, batch).items():
+            for name, (total, number_of) in optional.more_scores(task, prediction, batch).items():
                 before = further.get(name, (0.0, 0.0))
                 further[name] = before[0] + total, before[1] + number_of
     model.train(was_training)
