@@ -107,9 +107,9 @@ class EstimatorTask(SeriesTask):
 class ChangeTensors(SeriesTensors):
     """Future values as differences from the last value."""
 
-    def _to_come(self, number: int) -> Tensor:
-        ahead = super()._to_come(number).view(-1, len(self.preparation.forecast))
-        last = self._inputs(number).inputs[-1, : ahead.shape[1]]
+    def _to_come(self, index: int) -> Tensor:
+        ahead = super()._to_come(index).view(-1, len(self.preparation.forecast))
+        last = self._inputs(index).inputs[-1, : ahead.shape[1]]
         return (ahead - torch.from_numpy(last)).flatten()
 
 

@@ -50,15 +50,18 @@ class LabelledImages(LabelledTask):
     """
 
     output_size = 10
+    images: str = "cifar10"
+    """The name of the published data set."""
 
     def __init__(self, options: Any, training: int = 0) -> None:
         super().__init__(options["seed"])
         self.validation, self.split_seed = options["validation"], options["split_seed"]
         self.training = training
 
-    @abstractmethod
     def read(self) -> Images:
         """Read all images."""
+        reader = read_cifar10 if self.images == "cifar10" else read_idx_folder
+        return reader(folder(self.images))
 
     @abstractmethod
     def arrange(self, images: np.ndarray) -> np.ndarray:
@@ -146,10 +149,6 @@ class MNISTImages(ImageTask):
         super().__init__(options)
         self.images = images
 
-    def read(self) -> Images:
-        """Read digits or clothes."""
-        return read_idx_folder(folder(self.images))
-
 
 @tasks.register("cifar10-images")
 class CIFAR10Images(ImageTask):
@@ -168,7 +167,3 @@ class CIFAR10Images(ImageTask):
     @checked
     def __init__(self, **options: Unpack[WholeImageOptions]) -> None:
         super().__init__(options)
-
-    def read(self) -> Images:
-        """Read the photographs."""
-        return read_cifar10(folder("cifar10"))

@@ -12,8 +12,7 @@ from torch import Tensor
 from undamped._base.checked import checked
 from undamped._base.options import Default, NonNegativeInt, PositiveInt, Range
 from undamped._base.registry import tasks
-from undamped.lab.data.published.cache import folder
-from undamped.lab.data.published.formats.images import CIFAR_SIDE, Images, read_cifar10
+from undamped.lab.data.published.formats.images import CIFAR_SIDE
 from undamped.lab.tasks.images import ImageOptions, LabelledImages
 from undamped.lab.tasks.task import Batch, LabelledTask, Split
 
@@ -177,10 +176,6 @@ class NoisePaddedCIFAR10(LabelledImages):
     ) -> None:
         super().__init__(options)
         self.length, self.noise_seed = length, noise_seed
-
-    def read(self) -> Images:
-        """Read the photographs."""
-        return read_cifar10(folder("cifar10"))
 
     def arrange(self, images: np.ndarray) -> np.ndarray:
         """Return images with the three colours of a row side by side: (images, rows, 96)."""

@@ -29,6 +29,12 @@ from undamped._base.contract import Batch
 from undamped.lab.tasks.task import Settings, Split, Task, batch_axes
 
 
+def _call(task: Task, name: str, default: Any, *arguments: Any) -> Any:
+    """Return the result of an optional method, or a default."""
+    method = getattr(task, name, None)
+    return default if method is None else method(*arguments)
+
+
 def recipes(task: Task | type[Task]) -> Mapping[str, Settings]:
     """Return the recipes of a task by the name of the model."""
     return getattr(task, "recipes", {})
@@ -36,20 +42,17 @@ def recipes(task: Task | type[Task]) -> Mapping[str, Settings]:
 
 def suggest(task: Task, model: str) -> Settings:
     """Return the settings that the data of a task suggests for a model."""
-    method = getattr(task, "suggest", None)
-    return {} if method is None else method(model)
+    return _call(task, "suggest", {}, model)
 
 
 def harder(task: Task) -> dict[str, Any]:
     """Return options that make a task harder."""
-    method = getattr(task, "harder", None)
-    return {} if method is None else method()
+    return _call(task, "harder", {})
 
 
 def starting_embedding(task: Task) -> Tensor | None:
     """Return the vectors (symbols, size) with which an embedding starts, or None."""
-    method = getattr(task, "starting_embedding", None)
-    return None if method is None else method()
+    return _call(task, "starting_embedding", None)
 
 
 def continues_text(task: Task) -> bool:
@@ -64,8 +67,7 @@ def answer_names(task: Task) -> tuple[str, ...]:
 
 def more_scores(task: Task, prediction: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
     """Return further scores of predictions, each as a sum and a count."""
-    method = getattr(task, "more_scores", None)
-    return {} if method is None else method(prediction, batch)
+    return _call(task, "more_scores", {}, prediction, batch)
 
 
 def rows(task: Task) -> tuple[int, ...]:
@@ -75,8 +77,7 @@ def rows(task: Task) -> tuple[int, ...]:
 
 def attributes(task: Task, split: Split, index: int, size: int) -> dict[str, Tensor]:
     """Return the attributes of the inputs of a batch, if they are known."""
-    method = getattr(task, "attributes", None)
-    return {} if method is None else method(split, index, size)
+    return _call(task, "attributes", {}, split, index, size)
 
 
 def in_distribution(task: Task | type[Task]) -> str:
@@ -86,8 +87,7 @@ def in_distribution(task: Task | type[Task]) -> str:
 
 def redrawn(task: Task, index: int) -> Task | None:
     """Return the task with another validation split; None if there is no other."""
-    method = getattr(task, "redrawn", None)
-    return None if method is None else method(index)
+    return _call(task, "redrawn", None, index)
 
 
 def validates_on_training(task: Task) -> bool:

@@ -80,8 +80,8 @@ class SeriesTask(ArrayTask):
         preparation, notes = fit_preparation(windows, split, complete)
         self.series_set, self.recordings = windows.series_set, windows.recordings
         self.kind: Kind = windows.kind
-        self.horizon, self.season = windows.horizon, windows.season
-        self.quantiles, self.too_short = windows.quantiles, windows.too_short
+        self.horizon, self.season = windows.horizon, windows.plan.season
+        self.quantiles, self.too_short = windows.quantiles, windows.plan.too_short
         self.splits, self.split_record = split.indices, split.record
         self.preparation = preparation
         self._notes = [*windows.notes, *split.notes, *notes]
@@ -326,7 +326,7 @@ def fit_preparation(
         classes=classes,
         horizon=windows.horizon or 0,
         forecast=options["forecast"],
-        window=windows.window,
+        window=windows.plan.window,
         quantiles=windows.quantiles,
     )
     dropped = [name for name in preparation.raw_channels if name not in preparation.channels]

@@ -38,29 +38,29 @@ def check_horizon(series_set: SeriesSet, horizon: int) -> None:
 
 
 @dataclass(frozen=True)
-class ForecastPlan:
-    """How recordings are cut into windows for a forecast, and split.
+class WindowPlan:
+    """How recordings are cut into windows, and split.
 
     Args:
-        season: Steps of a season; 1 where there is none.
-        window: Steps of the past that a forecast reads.
-        stride: Steps from one window to the next.
+        window: Steps that a model reads of each window; None if it reads whole series.
+        stride: Steps from one window to the next; None for the default.
         fractions: Fractions of training, validation and test.
-        notes: What was chosen and why, in sentences.
-        too_short: Whether the series are too short for the requested validation split.
+        season: For forecasts, the number of steps of a season; 1 for none.
+        too_short: Whether a forecast lacks the data for the requested validation split.
+        notes: What was inferred and why, in sentences.
     """
 
-    season: int
-    window: int
-    stride: int
-    fractions: tuple[float, float, float]
-    notes: list[str]
-    too_short: bool
+    window: int | None
+    stride: int | None
+    fractions: tuple[float, ...]
+    season: int = 1
+    too_short: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def plan_forecast(
     series_set: SeriesSet, options: Mapping[str, Any], horizon: int, timestamps: bool
-) -> ForecastPlan:
+) -> WindowPlan:
     """Choose season, window, stride and fractions, so that every split has a window if possible.
 
     Args:
@@ -98,7 +98,8 @@ def plan_forecast(
     if empty:
         notes.append(f"The series are too short for a {' and a '.join(empty)} split.")
     window = window or _default_window(series_set, horizon, season, training)
-    return ForecastPlan(season, window, stride, fractions, notes, "validation" in empty)
+    too_short = "validation" in empty
+    return WindowPlan(window, stride, fractions, season, too_short, tuple(notes))
 
 
 def _splits_by_time(series_set: SeriesSet, options: Mapping[str, Any]) -> bool:

@@ -39,7 +39,7 @@ def split_windows(windows: Windows, options: Mapping[str, Any]) -> SeriesSplit:
         windows: The windows.
         options: Complete options; see `undamped.lab.data.recordings.options.SeriesOptions`.
     """
-    series_set, fractions = windows.series_set, windows.fractions
+    series_set, fractions = windows.series_set, windows.plan.fractions
     by, why, held_out = options["split"], "as requested", options["held_out"]
     gap, seed = options["gap"], options["split_seed"]
     if held_out is not None:

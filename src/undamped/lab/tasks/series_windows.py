@@ -23,7 +23,12 @@ from undamped.lab.data.recordings.labels import (
 )
 from undamped.lab.data.recordings.preparation import Kind
 from undamped.lab.data.recordings.series import SeriesSet
-from undamped.lab.tasks.series_forecast import LONG_PAST, check_horizon, plan_forecast
+from undamped.lab.tasks.series_forecast import (
+    LONG_PAST,
+    WindowPlan,
+    check_horizon,
+    plan_forecast,
+)
 
 _DAY = 86_400.0  # seconds
 _CALENDAR = ((28, 31), (90, 92), (365, 366))  # days of months, quarters and years
@@ -39,11 +44,8 @@ class Windows:
         kind: The question: one class or number per series, one per step, or the values to come.
         horizon: For forecasts, how many values at the end of each window are to be predicted.
         timestamps: Whether models receive timestamps.
-        window: Steps that a model reads of each window; None if it reads whole series.
-        season: For forecasts, the number of steps of a season; 1 for none.
         quantiles: For forecasts, the quantiles that are learnt; empty for none.
-        fractions: Fractions of training, validation and test.
-        too_short: Whether a forecast lacks the data for the requested validation split.
+        plan: How the recordings were cut, and how the windows are to be split.
         notes: What was inferred and done, in sentences.
     """
 
@@ -52,11 +54,8 @@ class Windows:
     kind: Kind
     horizon: int | None
     timestamps: bool
-    window: int | None
-    season: int
     quantiles: tuple[float, ...]
-    fractions: tuple[float, ...]
-    too_short: bool
+    plan: WindowPlan
     notes: tuple[str, ...]
 
 
@@ -71,8 +70,7 @@ def cut(series_set: SeriesSet, options: Mapping[str, Any]) -> Windows:
     horizon: int | None = options["horizon"] if kind == "forecast" else None
     recordings, usable_notes = usable_series(series_set, kind)
     timestamps, time_notes = _uses_timestamps(recordings, options["timestamps"])
-    window, stride, fractions = options["window"], options["stride"], tuple(options["fractions"])
-    season, too_short, plan_notes = 1, False, []
+    plan = WindowPlan(options["window"], options["stride"], tuple(options["fractions"]))
     if horizon is None:
         for name in ("season", "quantiles"):
             if options[name] is not None:
@@ -81,25 +79,12 @@ def cut(series_set: SeriesSet, options: Mapping[str, Any]) -> Windows:
         check_horizon(recordings, horizon)
         longest = int(recordings.lengths.max())
         # With timestamps, short series are read as a whole.
-        if not timestamps or window is not None or longest > LONG_PAST:
+        if not timestamps or plan.window is not None or longest > LONG_PAST:
             plan = plan_forecast(recordings, options, horizon, timestamps)
-            window, stride, fractions = plan.window, plan.stride, plan.fractions
-            season, too_short, plan_notes = plan.season, plan.too_short, plan.notes
     quantiles = check_quantiles(options["quantiles"], timestamps)
-    windows, window_notes = _cut_windows(recordings, window, stride, horizon)
-    return Windows(
-        windows,
-        recordings,
-        kind,
-        horizon,
-        timestamps,
-        window,
-        season,
-        quantiles,
-        fractions,
-        too_short,
-        (*series_set.notes, *kind_notes, *usable_notes, *time_notes, *plan_notes, *window_notes),
-    )
+    windows, window_notes = _cut_windows(recordings, plan, horizon)
+    notes = (*series_set.notes, *kind_notes, *usable_notes, *time_notes, *plan.notes, *window_notes)
+    return Windows(windows, recordings, kind, horizon, timestamps, quantiles, plan, notes)
 
 
 def infer_kind(
@@ -179,15 +164,15 @@ def _check_targets(series_set: SeriesSet, kind: Kind) -> None:
         return
     if kind in ("classification", "steps"):
         values: Any = sorted_labels(targets)
-        shown, needed = "'{}'", "two or more classes are needed"
+        text, needed = "'{}'", "two or more classes are needed"
     else:
         values = np.unique(numeric_values(targets))
-        shown, needed = "{:.6g}", "so there is nothing to learn"
+        text, needed = "{:.6g}", "so there is nothing to learn"
     if not len(values):
         raise _no_targets(series_set)
     if len(values) < 2:
         raise DataError(
-            f"{series_set.source}: all targets are {shown.format(values[0])}, {needed}. Check the "
+            f"{series_set.source}: all targets are {text.format(values[0])}, {needed}. Check the "
             "target column."
         )
 
@@ -273,12 +258,10 @@ def check_quantiles(quantiles: tuple[float, ...] | None, timestamps: bool) -> tu
 
 
 def _cut_windows(
-    series_set: SeriesSet,
-    window: int | None,
-    stride: int | None,
-    horizon: int | None,
+    series_set: SeriesSet, plan: WindowPlan, horizon: int | None
 ) -> tuple[SeriesSet, list[str]]:
     """Return windows, or whole series if there is no window, and notes."""
+    window, stride = plan.window, plan.stride
     if horizon is not None and window is None:
         series_set, notes = _long_enough(series_set, horizon + 1)
         return series_set, [f"Models read every series up to its last {horizon} steps.", *notes]

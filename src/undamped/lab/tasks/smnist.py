@@ -12,8 +12,6 @@ from torch import Tensor
 
 from undamped._base.checked import checked
 from undamped._base.registry import tasks
-from undamped.lab.data.published.cache import folder
-from undamped.lab.data.published.formats.images import Images, read_idx_folder
 from undamped.lab.tasks.images import ImageOptions, LabelledImages, MNISTVariant
 from undamped.lab.tasks.task import Batch, Settings, Split
 
@@ -74,10 +72,6 @@ class SequentialMNIST(LabelledImages):
         """The index of the pixel of each step."""
         pixels = self._data["test"][0].shape[1]
         return pixel_order(self.permutation, pixels) if self.permuted else torch.arange(pixels)
-
-    def read(self) -> Images:
-        """Read digits or clothes."""
-        return read_idx_folder(folder(self.images))
 
     def arrange(self, images: np.ndarray) -> np.ndarray:
         """Return images as (images, pixels)."""

@@ -69,7 +69,7 @@ class Task(ABC):
     """Data, loss, metric and baseline scores of a learning problem.
 
     Args:
-        seed: Seed of the random numbers of the data.
+        seed: Seed of the random numbers.
     """
 
     input_size: int
@@ -237,51 +237,48 @@ class GeneratedTask(Task):
         if split == "train":
             return self.draw(size, self.generator(split, index))
         inputs, targets = batch_axes(self)
-        fields = cut_from_blocks(
-            lambda block, count: self.draw(count, self.generator(split, block)).expanded(),
-            index,
-            size,
-            total=self.held_out[split],
-            axes=(inputs, targets, 0, 1, inputs, 1, targets, 0, 0),
-        )
-        return Batch(*fields)  # type: ignore[arg-type]
+        axes = (inputs, targets, 0, 1, inputs, 1, targets, 0, 0)
+
+        def draw(block: int, count: int) -> Batch:
+            return self.draw(count, self.generator(split, block)).expanded()
+
+        return Batch(*self.cut_from_blocks(draw, split, index, size, axes))
+
+    def cut_from_blocks(
+        self,
+        draw: Callable[[int, int], Sequence[Tensor | None]],
+        split: Split,
+        index: int,
+        size: int,
+        axes: Sequence[int],
+    ) -> list[Any]:
+        """Return the tensors of a held-out batch, whose sequences do not depend on the batch size.
+
+        They are drawn in blocks of one size, each with its generator, and cut out of these blocks.
+        So models that are trained with batches of different sizes are scored on the same sequences.
+
+        Args:
+            draw: Draws a block from its index and its size.
+            split: The split.
+            index: The index of the batch.
+            size: Sequences of a batch; the last batch may have fewer.
+            axes: The batch dimension of each tensor that `draw` returns.
+        """
+        first, last = index * size, min((index + 1) * size, self.held_out[split])
+        blocks = range(first // _BLOCK, -(-last // _BLOCK))
+        fields = zip(*[draw(block, _BLOCK) for block in blocks], strict=True)
+        return [
+            _concatenate(tensors, axis)
+            .narrow(axis, first - blocks.start * _BLOCK, last - first)
+            .contiguous()
+            if tensors[0] is not None
+            else None
+            for tensors, axis in zip(fields, axes, strict=True)
+        ]
 
     def count(self, split: Split, size: int) -> int | None:
         """Return None for training, which is infinite."""
         return None if split == "train" else -(-self.held_out[split] // size)
-
-
-def cut_from_blocks(
-    draw: Callable[[int, int], Sequence[Tensor | None]],
-    index: int,
-    size: int,
-    *,
-    total: int,
-    axes: Sequence[int],
-) -> list[Tensor | None]:
-    """Return the tensors of a held-out batch, whose sequences do not depend on the batch size.
-
-    They are drawn in blocks of one size, each with its generator, and cut out of these blocks. So
-    models that are trained with batches of different sizes are scored on the same sequences.
-
-    Args:
-        draw: Draws a block from its index and its size.
-        index: The index of the batch.
-        size: Sequences of a batch.
-        total: Sequences of the split; the last batch may have fewer.
-        axes: The batch dimension of each tensor that `draw` returns.
-    """
-    first, last = index * size, min((index + 1) * size, total)
-    blocks = range(first // _BLOCK, -(-last // _BLOCK))
-    fields = zip(*[draw(block, _BLOCK) for block in blocks], strict=True)
-    return [
-        _concatenate(tensors, axis)
-        .narrow(axis, first - blocks.start * _BLOCK, last - first)
-        .contiguous()
-        if tensors[0] is not None
-        else None
-        for tensors, axis in zip(fields, axes, strict=True)
-    ]
 
 
 def _concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:

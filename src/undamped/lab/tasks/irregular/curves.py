@@ -40,14 +40,11 @@ class IrregularTask(ArrayTask):
     def __init__(self, series: int, seed: int) -> None:
         super().__init__(seed)
         self.series = series
+        self._data: dict[Split, Data] = {}
 
     def sequences(self, split: Split) -> int:
         """Return the number of series of a split."""
         return self.series if split == "train" else self.held_out[split]
-
-    @cached_property
-    def _data(self) -> dict[Split, Data]:
-        return {}
 
     def data(self, split: Split) -> Data:
         """Return the tensors of a split, which are simulated once."""

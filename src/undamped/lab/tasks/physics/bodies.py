@@ -1,18 +1,32 @@
-"""Two and three bodies that attract each other in a plane."""
+"""Bodies in a plane: two and three that attract each other, and point vortices."""
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Unpack
+from collections.abc import Sequence
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor
 
 from undamped._base.checked import checked
 from undamped._base.contract import StateSpace
+from undamped._base.errors import OptionError
 from undamped._base.registry import tasks
 from undamped.lab.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.lab.tasks.physics.system import Drawing, QuadraticKineticField, System, uniform
+from undamped.models.physics.fields.hamiltonian import HamiltonianField
+
+_LEAST_DISTANCE = 0.3
+"""The least distance between two vortices at the start."""
+_RECIPES = {"*": {"train": {"steps": 5000, "batch_size": 200, "schedule": "cosine"}}}
+
+
+def _pairs(positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return qᵢ − qⱼ (…, n, n, 2) of points (…, n, 2), and |qᵢ − qⱼ|², infinite for i = j."""
+    differences = positions.unsqueeze(-2) - positions.unsqueeze(-3)
+    diagonal = torch.eye(positions.shape[-2], dtype=torch.bool, device=positions.device)
+    return differences, differences.square().sum(-1).masked_fill(diagonal, torch.inf)
 
 
 class GravityField(QuadraticKineticField):
@@ -29,22 +43,15 @@ class GravityField(QuadraticKineticField):
         super().__init__(2 * bodies)
         self.bodies = bodies
 
-    def _differences(self, q: Tensor) -> tuple[Tensor, Tensor]:
-        """Return qᵢ − qⱼ, (…, bodies, bodies, 2), and 1/|qᵢ − qⱼ|, zero for i = j."""
-        positions = q.unflatten(-1, (self.bodies, 2))
-        differences = positions.unsqueeze(-2) - positions.unsqueeze(-3)
-        diagonal = torch.eye(self.bodies, dtype=torch.bool, device=q.device)
-        squares = differences.square().sum(-1)
-        return differences, squares.masked_fill(diagonal, torch.inf).rsqrt()
-
     def potential(self, q: Tensor) -> Tensor:
         """Return V."""
-        return -self._differences(q)[1].sum((-2, -1)) / 2
+        squares = _pairs(q.unflatten(-1, (self.bodies, 2)))[1]
+        return -squares.rsqrt().sum((-2, -1)) / 2
 
     def potential_gradient(self, q: Tensor) -> Tensor:
         """Return ∂V/∂q."""
-        differences, inverse = self._differences(q)
-        return (differences * (inverse**3).unsqueeze(-1)).sum(-2).flatten(-2)
+        differences, squares = _pairs(q.unflatten(-1, (self.bodies, 2)))
+        return (differences * (squares.rsqrt() ** 3).unsqueeze(-1)).sum(-2).flatten(-2)
 
 
 def _space(bodies: int) -> StateSpace:
@@ -104,9 +111,6 @@ class ThreeBodySystem(_Bodies):
         return torch.cat(((radius * out).flatten(1), velocity.flatten(1)), dim=1)
 
 
-_RECIPES = {"*": {"train": {"steps": 5000, "batch_size": 200, "schedule": "cosine"}}}
-
-
 @tasks.register("two-body")
 class TwoBody(MotionTask):
     """Two bodies that attract each other.
@@ -149,3 +153,116 @@ class ThreeBody(MotionTask):
     @checked
     def __init__(self, **options: Unpack[MotionOptions]) -> None:
         super().__init__(ThreeBodySystem(), options)
+
+
+class VortexField(HamiltonianField):
+    """Point vortices in canonical coordinates.
+
+    Equation:
+        H = −(1/4π) Σ_{i<j} Γᵢ Γⱼ ln r²ᵢⱼ,  q = √|Γ| x,  p = sign(Γ) √|Γ| y
+
+    Args:
+        strengths: Γ.
+    """
+
+    strengths: Tensor
+
+    def __init__(self, strengths: Sequence[float]) -> None:
+        super().__init__(len(strengths))
+        self.register_buffer("strengths", torch.tensor(strengths, dtype=torch.float64))
+
+    def positions(self, q: Tensor, p: Tensor) -> Tensor:
+        """Return x and y of the vortices, (…, vortices, 2)."""
+        root, sign = self._scales(q)
+        return torch.stack((q / root, p / (root * sign)), dim=-1)
+
+    def _scales(self, q: Tensor) -> tuple[Tensor, Tensor]:
+        """Return √|Γ| and the sign of Γ."""
+        return self.strengths.abs().sqrt().to(q.dtype), self.strengths.sign().to(q.dtype)
+
+    def _products(self, q: Tensor) -> Tensor:
+        """Return Γᵢ Γⱼ."""
+        strength = self.strengths.to(q.dtype)
+        return strength.unsqueeze(-1) * strength
+
+    def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
+        """Return H."""
+        squares = _pairs(self.positions(q, p))[1]
+        log = torch.where(squares.isinf(), 0.0, squares.log())
+        return -(self._products(q) * log).sum((-2, -1)) / (8 * math.pi)
+
+    def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ∂H/∂q and ∂H/∂p."""
+        differences, squares = _pairs(self.positions(q, p))
+        weight = -self._products(q) / (2 * math.pi * squares)
+        by_x, by_y = (weight.unsqueeze(-1) * differences).sum(-2).unbind(-1)
+        root, sign = self._scales(q)
+        return by_x / root, by_y / (root * sign)
+
+
+class VortexSystem(System[VortexField]):
+    """Vortices that start from a square, no two of them close to each other.
+
+    Args:
+        strengths: Γ of each.
+    """
+
+    trajectories: ClassVar[int] = 200
+    readings: ClassVar[int] = 51
+    span: ClassVar[float] = 5.0
+    constant_names = ("strengths",)
+
+    def __init__(self, strengths: Sequence[float] = (1.0, 1.0, 1.0, 1.0)) -> None:
+        if len(strengths) < 2 or not all(strengths):
+            raise OptionError(
+                "task.strengths must be at least two numbers, none of them zero, such as 1,1,-1; "
+                f"got {', '.join(map(str, strengths)) or 'none'}."
+            )
+        self.field = VortexField(strengths)
+        self.space = StateSpace.canonical(len(strengths))
+
+    def drawing(self, states: Tensor) -> Drawing:
+        """Draw the vortices at their positions."""
+        return Drawing(self.field.positions(*states.chunk(2, dim=-1)))
+
+    def starts(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw positions from [−1, 1]², and reject those with a small distance."""
+        vortices = self.field.dof
+        accepted = torch.empty(0, 2 * vortices, dtype=torch.float64)
+        root = self.field.strengths.abs().sqrt()
+        while len(accepted) < count:
+            x, y = uniform(generator, -1, 1, 2, 4 * count, vortices)
+            good = (_pairs(torch.stack((x, y), dim=-1))[1] > _LEAST_DISTANCE**2).flatten(1).all(1)
+            states = torch.cat((root * x, root * self.field.strengths.sign() * y), dim=1)
+            accepted = torch.cat((accepted, states[good]))
+        return accepted[:count]
+
+
+@tasks.register("vortices")
+class Vortices(MotionTask):
+    """Point vortices in a plane that move each other.
+
+    Each moves with the flow of the others; x and y of a vortex are position and momentum, and the
+    energy is not separable. 200 trajectories of 51 readings on [0, 5], in canonical coordinates
+    q = √|Γ| x and p = sign(Γ) √|Γ| y.
+
+    Args:
+        strengths: Γ of each vortex.
+
+    Example:
+        >>> build("vortices", strengths=(1.0, -1.0))
+
+    Reference:
+        H. Helmholtz. On integrals of the hydrodynamical equations which express vortex-motion.
+        1858. As a task: S. Xiong and others. Nonseparable symplectic neural
+        networks. ICLR, 2021.
+    """
+
+    @checked
+    def __init__(
+        self,
+        *,
+        strengths: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
+        **options: Unpack[MotionOptions],
+    ) -> None:
+        super().__init__(VortexSystem(strengths), options)

@@ -142,6 +142,8 @@ class MotionTask(StateTask):
         self.data_seed: int = options["data_seed"]
         self.output_size = system.space.size
         self.input_size = system.space.size + len(system.space.inputs)
+        self._data: dict[Split, tuple[Tensor, Tensor]] = {}
+        self._noisy: dict[Split, tuple[Tensor, Tensor]] = {}
         if self.readings < 2:
             raise OptionError(f"task.readings must be at least 2, got {self.readings}.")
         if self.form == "trajectory" and self.window >= self.readings:
@@ -159,10 +161,6 @@ class MotionTask(StateTask):
         """Return the number of trajectories of a split."""
         return self.trajectories if split == "train" else max(8, self.trajectories // 4)
 
-    @cached_property
-    def _data(self) -> dict[str, tuple[Tensor, Tensor]]:
-        return {}
-
     def data(self, split: Split) -> tuple[Tensor, Tensor]:
         """Return true starts with inputs (count, input) and states (readings, count, size)."""
         if split not in self._data:
@@ -170,10 +168,6 @@ class MotionTask(StateTask):
             starts = self.system.starts(self.count_of(split), generator)
             self._data[split] = starts, self.system.simulate(starts, self.times)
         return self._data[split]
-
-    @cached_property
-    def _noisy(self) -> dict[str, tuple[Tensor, Tensor]]:
-        return {}
 
     def _readings_of(self, split: Split) -> tuple[Tensor, Tensor]:
         """Return states with noise, followed by their inputs, and the true rates."""

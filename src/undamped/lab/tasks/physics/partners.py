@@ -17,55 +17,14 @@ from undamped.models.physics.fields.lagrangian import LagrangianField
 Partners = Literal["own", "momenta", "velocities"]
 
 
-class Exchange:
-    """The map between the momenta and velocities of a field: v = ∂H/∂p, or p = ∂L/∂v.
+class ExchangedField(nn.Module):
+    """The motion of a field with conjugates in place of its partners: v = ∂H/∂p, or p = ∂L/∂v.
 
-    A field has one of the two, its partners of the positions; the other is the conjugate. In
-    mechanics the map is linear, so that its inverse is the solution of a linear system.
+    A field has momenta or velocities, its partners of the positions; the others are the conjugates.
+    In mechanics the map between them is linear, so that its inverse solves a linear system.
 
     Args:
         field: A Hamiltonian field, or a Lagrangian one.
-    """
-
-    def __init__(self, field: HamiltonianField | LagrangianField) -> None:
-        self.field = field
-
-    def from_field(self, q: Tensor, partner: Tensor) -> Tensor:
-        """Return the conjugates of the field's partners, (…, dof)."""
-        field = self.field
-        if isinstance(field, HamiltonianField):
-            return field.gradient(0.0, q, partner)[1]
-        return by_autograd(lambda v: field.lagrangian(q, v), partner)[0]
-
-    def to_field(self, q: Tensor, conjugate: Tensor) -> Tensor:
-        """Return the field's partners from their conjugates, (…, dof)."""
-        zero = torch.zeros_like(q)
-        offset = self.from_field(q, zero)
-        columns = []
-        for k in range(q.shape[-1]):
-            unit = zero.clone()
-            unit[..., k] = 1
-            columns.append(self.from_field(q, unit) - offset)
-        return torch.linalg.solve(torch.stack(columns, dim=-1), conjugate - offset)
-
-    def rate(self, q: Tensor, partner: Tensor, q_rate: Tensor, partner_rate: Tensor) -> Tensor:
-        """Return the rates of the conjugates, (…, dof)."""
-        with torch.enable_grad():
-            q, partner = (x.detach().requires_grad_() for x in (q, partner))
-            rows = []
-            for value in self.from_field(q, partner).unbind(-1):
-                slopes = torch.autograd.grad(
-                    value.sum(), (q, partner), retain_graph=True, materialize_grads=True
-                )
-                rows.append((slopes[0] * q_rate + slopes[1] * partner_rate).sum(-1))
-        return torch.stack(rows, dim=-1).detach()
-
-
-class ExchangedField(nn.Module):
-    """The motion of a field with conjugates in place of its partners.
-
-    Args:
-        field: The field.
     """
 
     separable = False
@@ -73,18 +32,48 @@ class ExchangedField(nn.Module):
     def __init__(self, field: HamiltonianField | LagrangianField) -> None:
         super().__init__()
         self.field = field
-        self.exchange = Exchange(field)
+
+    def conjugate(self, q: Tensor, partner: Tensor) -> Tensor:
+        """Return the conjugates of the field's partners, (…, dof)."""
+        field = self.field
+        if isinstance(field, HamiltonianField):
+            return field.gradient(0.0, q, partner)[1]
+        return by_autograd(lambda v: field.lagrangian(q, v), partner)[0]
+
+    def partner(self, q: Tensor, conjugate: Tensor) -> Tensor:
+        """Return the field's partners from their conjugates, (…, dof)."""
+        zero = torch.zeros_like(q)
+        offset = self.conjugate(q, zero)
+        columns = []
+        for k in range(q.shape[-1]):
+            unit = zero.clone()
+            unit[..., k] = 1
+            columns.append(self.conjugate(q, unit) - offset)
+        return torch.linalg.solve(torch.stack(columns, dim=-1), conjugate - offset)
 
     def to_field(self, state: Tensor) -> Tensor:
         """Return states in the coordinates of the field."""
         q, conjugate = state.chunk(2, dim=-1)
-        return torch.cat((q, self.exchange.to_field(q, conjugate)), dim=-1)
+        return torch.cat((q, self.partner(q, conjugate)), dim=-1)
+
+    def from_field(self, state: Tensor) -> Tensor:
+        """Return states of the field with conjugates in place of partners."""
+        q, partner = state.chunk(2, dim=-1)
+        return torch.cat((q, self.conjugate(q, partner).detach()), dim=-1)
 
     def forward(self, t: Any, state: Tensor, u: Tensor | None = None) -> Tensor:
         """Return the rates of a state, (…, size)."""
         state = self.to_field(state)
-        halves = (*state.chunk(2, dim=-1), *self.field(t, state, u).chunk(2, dim=-1))
-        return torch.cat((halves[2], self.exchange.rate(*halves)), dim=-1)
+        q_rate, partner_rate = self.field(t, state, u).chunk(2, dim=-1)
+        with torch.enable_grad():
+            q, partner = (x.detach().requires_grad_() for x in state.chunk(2, dim=-1))
+            rows = []
+            for value in self.conjugate(q, partner).unbind(-1):
+                slopes = torch.autograd.grad(
+                    value.sum(), (q, partner), retain_graph=True, materialize_grads=True
+                )
+                rows.append((slopes[0] * q_rate + slopes[1] * partner_rate).sum(-1))
+        return torch.cat((q_rate, torch.stack(rows, dim=-1).detach()), dim=-1)
 
     def energy(self, state: Tensor) -> Tensor:
         """Return the energy of states, (…,)."""
@@ -129,18 +118,14 @@ class Exchanged(System[ExchangedField]):
         """Draw initial states of the system."""
         starts = self.system.starts(count, generator)
         size = self.space.size
-        return torch.cat((self._exchanged(starts[:, :size]), starts[:, size:]), dim=1)
+        return torch.cat((self.field.from_field(starts[:, :size]), starts[:, size:]), dim=1)
 
     @torch.no_grad()
     def simulate(self, starts: Tensor, times: Tensor) -> Tensor:
         """Simulate the system, and exchange the partners of all states; see `System.simulate`."""
         size, starts = self.space.size, starts.double()
         states = torch.cat((self.field.to_field(starts[:, :size]), starts[:, size:]), dim=1)
-        return self._exchanged(self.system.simulate(states, times))
-
-    def _exchanged(self, states: Tensor) -> Tensor:
-        q, partner = states.chunk(2, dim=-1)
-        return torch.cat((q, self.field.exchange.from_field(q, partner).detach()), dim=-1)
+        return self.field.from_field(self.system.simulate(states, times))
 
 
 def with_partners(system: System[Any], partners: Partners) -> System[Any]:
@@ -163,6 +148,6 @@ def _linear(system: System[Any]) -> bool:
     """Whether momenta are linear in velocities at some states, as in mechanics."""
     start = system.starts(4, torch.Generator().manual_seed(0))[:, : system.space.size]
     q, partner = start.chunk(2, dim=-1)
-    exchange = Exchange(system.field)
-    offset, once, twice = (exchange.from_field(q, k * partner).detach() for k in (0.0, 1.0, 2.0))
+    field = ExchangedField(system.field)
+    offset, once, twice = (field.conjugate(q, k * partner).detach() for k in (0.0, 1.0, 2.0))
     return torch.allclose(twice - offset, 2 * (once - offset), rtol=1e-8, atol=1e-10)

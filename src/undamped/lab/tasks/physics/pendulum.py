@@ -14,7 +14,7 @@ from undamped._base.contract import Coordinate, StateSpace
 from undamped._base.options import NonNegativeFloat, PositiveFloat
 from undamped._base.registry import tasks
 from undamped.lab.tasks.physics.motion_task import MotionOptions, MotionTask
-from undamped.lab.tasks.physics.partners import Exchange
+from undamped.lab.tasks.physics.partners import ExchangedField
 from undamped.lab.tasks.physics.system import (
     Drawing,
     QuadraticKineticField,
@@ -177,19 +177,14 @@ class DoublePendulumField(HamiltonianField):
         / (2 m₂ l₁² l₂² (m₁ + m₂ sin²(q₁−q₂))) − (m₁+m₂) g l₁ cos q₁ − m₂ g l₂ cos q₂
 
     Args:
-        masses: m₁ and m₂.
-        lengths: l₁ and l₂.
         gravity: g.
     """
 
-    def __init__(
-        self,
-        masses: tuple[float, float] = (1.0, 1.0),
-        lengths: tuple[float, float] = (1.0, 1.0),
-        gravity: float = 9.8,
-    ) -> None:
+    masses, lengths = (1.0, 1.0), (1.0, 1.0)
+
+    def __init__(self, gravity: float = 9.8) -> None:
         super().__init__(2)
-        self.masses, self.lengths, self.gravity = masses, lengths, gravity
+        self.gravity = gravity
 
     def _kinetic(self, q: Tensor, p: Tensor) -> tuple[Tensor, ...]:
         """Return numerator and denominator of the kinetic energy, and cos and sin of q₁ − q₂."""
@@ -240,7 +235,7 @@ class DoublePendulumSystem(System[DoublePendulumField]):
     def __init__(
         self, gravity: float = 9.8, swing: float = math.pi / 2, speed: float = 0.0
     ) -> None:
-        self.field = DoublePendulumField(gravity=gravity)
+        self.field = DoublePendulumField(gravity)
         self.swing, self.speed = swing, speed
 
     def drawing(self, states: Tensor) -> Drawing:
@@ -253,7 +248,7 @@ class DoublePendulumSystem(System[DoublePendulumField]):
         if not self.speed:
             return torch.cat((angles, torch.zeros_like(angles)), dim=1)
         rates = uniform(generator, -self.speed, self.speed, count, 2)
-        return torch.cat((angles, Exchange(self.field).to_field(angles, rates)), dim=1)
+        return torch.cat((angles, ExchangedField(self.field).partner(angles, rates)), dim=1)
 
 
 @tasks.register("double-pendulum")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -25,52 +26,8 @@ _VALID = 0.3
 """The largest error of the angle, in radians, of a valid prediction."""
 
 
-class _Videos(ArrayTask):
-    """Videos of pendulums, whose frames are drawn when a batch is requested."""
-
-    input_kind = "pictures"
-    answer = "trajectory"
-    metric = "mse"
-    higher_is_better = False
-    frames: int
-    """Frames that a model receives."""
-    size: int
-
-    def states(self, split: Split) -> Tensor:
-        """Return true angles and momenta, (frames, count, 2)."""
-        raise NotImplementedError
-
-    @property
-    def times(self) -> Tensor:
-        """Times of all frames, (frames,)."""
-        raise NotImplementedError
-
-    def sequences(self, split: Split) -> int:
-        """Return the number of videos of a split."""
-        return self.states(split).shape[1]
-
-    def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return the first frames of videos, and all frames."""
-        videos = draw(self.states(split)[:, index, 0], self.size)
-        times = self.times.unsqueeze(1).expand(-1, len(index))
-        return Batch(videos[: self.frames], videos, target_times=times)
-
-    def more_scores(self, prediction: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
-        """Return the error of predicted angles, and the time up to which they are valid."""
-        assert batch.target_times is not None
-        difference = angle_of(prediction.double()) - angle_of(batch.targets.double())
-        error = torch.atan2(difference.sin(), difference.cos()).abs().nan_to_num(nan=torch.pi)
-        invalid = error > _VALID
-        first = torch.where(invalid.any(0), invalid.to(torch.uint8).argmax(0), len(error) - 1)
-        times = batch.target_times.gather(0, first.unsqueeze(0))
-        return {
-            "angle_error": (error.sum().item(), float(error.numel())),
-            "valid_time": (times.sum().item(), float(times.numel())),
-        }
-
-
 @tasks.register("pendulum-pictures")
-class PendulumPictures(_Videos):
+class PendulumPictures(ArrayTask):
     """A pendulum in videos: predict all frames from the first few.
 
     A model receives a few frames of a bob on a dark background, without the angle, and predicts
@@ -102,6 +59,10 @@ class PendulumPictures(_Videos):
         },
         "hgn": {"model": {"hidden_size": 64, "step_size": 0.125}},
     }
+    input_kind = "pictures"
+    answer = "trajectory"
+    metric = "mse"
+    higher_is_better = False
 
     @checked
     def __init__(
@@ -127,31 +88,51 @@ class PendulumPictures(_Videos):
         self.segments = (frames,)
         self.input_size = self.output_size = size * size
         self.system = PendulumSystem()
+        self._states: dict[Split, Tensor] = {}
+        self._shorter: PendulumPictures | None = None
 
     @property
     def times(self) -> Tensor:
         """Times of all frames, (frames,)."""
         return self.step * torch.arange(self.asked, dtype=torch.float64)
 
-    @cached_property
-    def _states(self) -> dict[str, Tensor]:
-        return {}
-
-    def starts(self, split: Split) -> Tensor:
-        """Return the initial states of videos, (count, 2)."""
-        count = self.films if split == "train" else max(8, self.films // 4)
-        return self.system.starts(count, generator_of(self.data_seed, split, _STARTS))
-
     def states(self, split: Split) -> Tensor:
         """Return true angles and momenta, (frames, count, 2)."""
+        if self._shorter is not None:
+            split = "test"
         if split not in self._states:
-            self._states[split] = self.system.simulate(self.starts(split), self.times)
+            count = self.films if split == "train" else max(8, self.films // 4)
+            starts = self.system.starts(count, generator_of(self.data_seed, split, _STARTS))
+            self._states[split] = self.system.simulate(starts, self.times)
         return self._states[split]
+
+    def sequences(self, split: Split) -> int:
+        """Return the number of videos of a split."""
+        return self.states(split).shape[1]
+
+    def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
+        """Return the first frames of videos, and all frames."""
+        videos = draw(self.states(split)[:, index, 0], self.size)
+        times = self.times.unsqueeze(1).expand(-1, len(index))
+        return Batch(videos[: self.frames], videos, target_times=times)
+
+    def more_scores(self, prediction: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+        """Return the error of predicted angles, and the time up to which they are valid."""
+        assert batch.target_times is not None
+        difference = angle_of(prediction.double()) - angle_of(batch.targets.double())
+        error = torch.atan2(difference.sin(), difference.cos()).abs().nan_to_num(nan=torch.pi)
+        invalid = error > _VALID
+        first = torch.where(invalid.any(0), invalid.to(torch.uint8).argmax(0), len(error) - 1)
+        times = batch.target_times.gather(0, first.unsqueeze(0))
+        return {
+            "angle_error": (error.sum().item(), float(error.numel())),
+            "valid_time": (times.sum().item(), float(times.numel())),
+        }
 
     @property
     def chance(self) -> Chance:
-        """The score of the mean frame of training."""
-        return self._chance
+        """The score of the mean frame of training, in videos as long as those of training."""
+        return self._chance if self._shorter is None else self._shorter.chance
 
     @cached_property
     def _chance(self) -> Chance:
@@ -165,45 +146,13 @@ class PendulumPictures(_Videos):
         end = round(self.horizon * self.asked)
         if end <= self.asked:
             return {"test": self}
-        return {"test": self, f"to t = {self.step * (end - 1):g}": LongerVideos(self, end)}
+        longer = copy.copy(self)
+        longer.asked, longer._states, longer._shorter = end, {}, self
+        return {"test": self, f"to t = {self.step * (end - 1):g}": longer}
 
     def record(self) -> dict[str, Any]:
         """Return name and constants of the system for run.json."""
         return {"system": {"name": self.system.title, **self.system.constants()}}
-
-
-class LongerVideos(_Videos):
-    """The test videos of a task, for longer.
-
-    Args:
-        task: The task.
-        total: Frames that a model predicts.
-    """
-
-    def __init__(self, task: PendulumPictures, total: int) -> None:
-        super().__init__(task.seed)
-        self.task, self.total = task, total
-        self.size, self.frames = task.size, task.frames
-        self.picture_shape, self.segments = task.picture_shape, task.segments
-        self.input_size, self.output_size = task.input_size, task.output_size
-
-    @property
-    def times(self) -> Tensor:
-        """Times of all frames, (frames,)."""
-        return self.task.step * torch.arange(self.total, dtype=torch.float64)
-
-    @cached_property
-    def _states(self) -> Tensor:
-        return self.task.system.simulate(self.task.starts("test"), self.times)
-
-    def states(self, split: Split) -> Tensor:
-        """Return true angles and momenta, (frames, count, 2); the same for every split."""
-        return self._states
-
-    @property
-    def chance(self) -> Chance:
-        """The score of the shorter videos."""
-        return self.task.chance
 
 
 def draw(angles: Tensor, size: int) -> Tensor:

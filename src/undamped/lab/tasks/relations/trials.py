@@ -24,15 +24,7 @@ from undamped._base.options import Default, NonNegativeInt
 from undamped.lab.data.pictures.objects import read_objects
 from undamped.lab.tasks.relations.glyphs import glyph_images
 from undamped.lab.tasks.relations.trivial import TRIALS, Rule, best_rule, distinct, ink
-from undamped.lab.tasks.task import (
-    Baseline,
-    Batch,
-    Chance,
-    GeneratedTask,
-    Split,
-    Task,
-    cut_from_blocks,
-)
+from undamped.lab.tasks.task import Baseline, Batch, Chance, GeneratedTask, Split, Task
 
 Colours = Literal["none", "joint", "separated"]
 DEJAVU = "dejavu"
@@ -91,27 +83,6 @@ class TrialTask(GeneratedTask):
 
     input_kind = "pictures"
     held_out: ClassVar = {"valid": 960, "test": 4800}
-
-    def draw_blocks(
-        self,
-        draw: Callable[[int, int], Sequence[Tensor | None]],
-        split: Split,
-        index: int,
-        size: int,
-        axes: Sequence[int],
-    ) -> Sequence[Any]:
-        """Return the tensors of batch `index`; held-out trials do not depend on `size`.
-
-        Args:
-            draw: Draws trials from the index of their generator and their number.
-            split: The split.
-            index: The index of the batch.
-            size: How many trials.
-            axes: The batch dimension of each tensor that `draw` returns.
-        """
-        if split == "train":
-            return draw(index, size)
-        return cut_from_blocks(draw, index, size, total=self.held_out[split], axes=axes)
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
         """Not used: `batch` draws the trials."""
@@ -224,7 +195,9 @@ class RelationTask(TrialTask):
         def draw(block: int, count: int) -> Trials:
             return self.draw_trials(count, new, self.generator(split, block))
 
-        return Trials(*self.draw_blocks(draw, split, index, size, axes=(1, 1, 0)))
+        if split == "train":
+            return draw(index, size)
+        return Trials(*self.cut_from_blocks(draw, split, index, size, axes=(1, 1, 0)))
 
     def draw_trials(self, size: int, new: bool, generator: torch.Generator) -> Trials:
         """Draw trials with rules and objects of the test or of training.

@@ -80,7 +80,9 @@ class RelationalGames(TrialTask):
         def draw(block: int, count: int) -> tuple[Tensor, Tensor]:
             return self._rule(Sampler(objects, count, self.generator(split, block)))
 
-        grids, targets = self.draw_blocks(draw, split, index, size, axes=(0, 0))
+        if split == "train":
+            return draw(index, size)
+        grids, targets = self.cut_from_blocks(draw, split, index, size, axes=(0, 0))
         return grids, targets
 
     @property
