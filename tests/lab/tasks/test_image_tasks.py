@@ -8,7 +8,7 @@ from canonical_files import cifar_arrays, everything
 from undamped._base.errors import DataError, OptionError
 from undamped.lab import tasks
 from undamped.lab.data.published.formats.images import read_idx_folder
-from undamped.lab.tasks.smnist import pixel_order
+from undamped.lab.tasks.images import pixel_order
 
 FIRST = {
     "exprnn": [319, 576, 323, 107, 355, 716],

@@ -262,7 +262,7 @@ def test_a_text_file_is_read_in_order_with_places_that_go_on(tmp_path):
     assert torch.equal(first.inputs[1:], first.targets[:-1])
     read = [task.batch("train", i, 4).inputs[:, 0] for i in range(task.count("train", 4))]
     assert text.startswith(task.decode(torch.cat(read)))
-    train, test = task._parts["train"], task._parts["test"]
+    train, test = task.splits["train"], task.splits["test"]
     assert len(train) == 1800 and len(test) == 100
     assert task.chance.metric == pytest.approx(task.chance.loss / math.log(2))
 

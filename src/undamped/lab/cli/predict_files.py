@@ -149,7 +149,7 @@ def predict_trajectories(
 def _columns(run: Run, model: StateModel) -> dict[str, Any]:
     """Return the roles of the columns: as in training, or by the names of the state space."""
     from undamped._base.options import options_in
-    from undamped.lab.tasks.physics.trajectory_files import TrajectoryColumns
+    from undamped.lab.tasks.physics.trajectory_columns import TrajectoryColumns
 
     declared = {name: option.default for name, option in options_in(TrajectoryColumns).items()}
     entry, space = run.settings["task"], model.space

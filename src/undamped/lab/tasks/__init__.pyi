@@ -1,10 +1,9 @@
-"""Tasks: data, loss, metric, and what a guess would score.
+"""Tasks: data, loss, metric, and the score of a naive baseline.
 
 Written by `python -m undamped._base.index`; do not edit.
 """
 
 from undamped.lab.tasks.adding import Adding as Adding
-from undamped.lab.tasks.breast_cancer import BreastCancer as BreastCancer
 from undamped.lab.tasks.characters import Characters as Characters
 from undamped.lab.tasks.characters import PennTreebank as PennTreebank
 from undamped.lab.tasks.copying import Copy as Copy
@@ -13,6 +12,8 @@ from undamped.lab.tasks.copying import TransferCopy as TransferCopy
 from undamped.lab.tasks.first_cue import FirstCue as FirstCue
 from undamped.lab.tasks.images import CIFAR10Images as CIFAR10Images
 from undamped.lab.tasks.images import MNISTImages as MNISTImages
+from undamped.lab.tasks.images import PermutedMNIST as PermutedMNIST
+from undamped.lab.tasks.images import SequentialMNIST as SequentialMNIST
 from undamped.lab.tasks.imdb import IMDB as IMDB
 from undamped.lab.tasks.irregular.curves import Periodic as Periodic
 from undamped.lab.tasks.irregular.hopper import Hopper as Hopper
@@ -38,6 +39,7 @@ from undamped.lab.tasks.physics.pendulum_pictures import PendulumPictures as Pen
 from undamped.lab.tasks.physics.trajectories import Trajectories as Trajectories
 from undamped.lab.tasks.picture_sequences import PictureSequences as PictureSequences
 from undamped.lab.tasks.points import Annuli as Annuli
+from undamped.lab.tasks.points import BreastCancer as BreastCancer
 from undamped.lab.tasks.points import PlanarDensity as PlanarDensity
 from undamped.lab.tasks.points import PointCloud as PointCloud
 from undamped.lab.tasks.points import Spirals as Spirals
@@ -52,8 +54,6 @@ from undamped.lab.tasks.relations.matching import RMTS3 as RMTS3
 from undamped.lab.tasks.relations.matching import SameDifferent as SameDifferent
 from undamped.lab.tasks.relations.matching import SameDifferent6 as SameDifferent6
 from undamped.lab.tasks.series import SeriesTask as SeriesTask
-from undamped.lab.tasks.smnist import PermutedMNIST as PermutedMNIST
-from undamped.lab.tasks.smnist import SequentialMNIST as SequentialMNIST
 from undamped.lab.tasks.task import Baseline as Baseline
 from undamped.lab.tasks.task import Batch as Batch
 from undamped.lab.tasks.task import Chance as Chance

@@ -17,7 +17,7 @@ from undamped._base.options import PositiveInt
 from undamped._base.registry import tasks
 from undamped.lab.data.published.cache import folder
 from undamped.lab.data.published.formats.text import read_penn_treebank
-from undamped.lab.tasks.task import SPLITS, Batch, Chance, Split, Task
+from undamped.lab.tasks.task import COSINE, SPLITS, Batch, Chance, Split, Task
 
 
 @tasks.register("characters")
@@ -175,13 +175,7 @@ class PennTreebank(Characters):
     recipes: ClassVar = {
         "*": {
             "model": {"hidden_size": 256, "embedding_size": 200},
-            "train": {
-                "batch_size": 128,
-                "learning_rate": 0.002,
-                "clip": 1.0,
-                "epochs": 10,
-                "schedule": "cosine",
-            },
+            "train": {**COSINE, "batch_size": 128, "learning_rate": 0.002, "epochs": 10},
         }
     }
 

@@ -15,15 +15,9 @@ from undamped._base.options import PositiveFloat, PositiveInt, unknown_name
 
 
 def annuli(
-    count: PositiveInt,
-    dimension: PositiveInt,
-    generator: Generator,
-    *,
-    inner: PositiveFloat = 0.5,
-    low: PositiveFloat = 1.0,
-    high: PositiveFloat = 1.5,
+    count: PositiveInt, dimension: PositiveInt, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return points of a ball and of a shell around it, and their classes.
+    """Return points of a ball of radius ½ and of a shell of radii 1 to 1½, and their classes.
 
     A flow in the space of the points cannot move the ball out of the shell, so a neural ODE without
     augmentation cannot separate them linearly.
@@ -32,9 +26,6 @@ def annuli(
         count: How many points; half in the ball, half in the shell.
         dimension: Dimension of the space.
         generator: The random number generator.
-        inner: Radius of the ball.
-        low: Inner radius of the shell.
-        high: Outer radius of the shell.
 
     Returns:
         Points (count, dimension) and classes (count,): 0 in the ball, 1 in the shell.
@@ -44,8 +35,8 @@ def annuli(
     direction = direction / torch.linalg.vector_norm(direction, dim=1, keepdim=True)
     chance = torch.rand(count, generator=generator)
     # Radii such that both densities are uniform.
-    ball = inner * chance ** (1 / dimension)
-    shell = (low**dimension + chance * (high**dimension - low**dimension)) ** (1 / dimension)
+    ball = 0.5 * chance ** (1 / dimension)
+    shell = (1 + chance * (1.5**dimension - 1)) ** (1 / dimension)
     radius = torch.where(label == 0, ball, shell)
     return direction * radius.unsqueeze(1), label
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import tasks
-from undamped.lab.tasks.task import SPLITS, ArrayTask, Batch, Chance, Split
+from undamped.lab.tasks.task import COSINE, SPLITS, ArrayTask, Batch, Chance, Split
 
 VARIABLES = 5
 SEQUENCES = 128
@@ -46,15 +46,7 @@ class Lorenz96(ArrayTask):
 
     # Chosen on the validation split, from five pairs of Δt and α for UnICORNN.
     recipes: ClassVar = {
-        "*": {
-            "train": {
-                "batch_size": 16,
-                "learning_rate": 0.01,
-                "clip": 1.0,
-                "epochs": 100,
-                "schedule": "cosine",
-            }
-        },
+        "*": {"train": {**COSINE, "batch_size": 16, "learning_rate": 0.01, "epochs": 100}},
         "lstm": {"model": {"hidden_size": 44}},
         "cornn": {"model": {"hidden_size": 64, "dt": 0.4, "gamma": 1.0, "epsilon": 2.0}},
         "unicornn": {"model": {"hidden_size": 90, "dt": 0.2, "alpha": 1.0}},

@@ -14,7 +14,7 @@ from undamped._base.options import Default, NonNegativeInt, PositiveInt, Range
 from undamped._base.registry import tasks
 from undamped.lab.data.published.formats.images import CIFAR_SIDE
 from undamped.lab.tasks.images import ImageOptions, LabelledImages
-from undamped.lab.tasks.task import Batch, LabelledTask, Split
+from undamped.lab.tasks.task import COSINE, Batch, LabelledTask, Split
 
 ROWS = 8
 FEATURES = 3 * CIFAR_SIDE
@@ -46,13 +46,7 @@ class NoisePaddedDigits(LabelledTask):
     recipes: ClassVar = {
         "*": {
             "model": {"hidden_size": 64},
-            "train": {
-                "learning_rate": 0.01,
-                "batch_size": 64,
-                "clip": 1.0,
-                "epochs": 24,
-                "schedule": "cosine",
-            },
+            "train": {**COSINE, "learning_rate": 0.01, "batch_size": 64, "epochs": 24},
         },
         "unicornn": {"model": {"dt": 0.3, "alpha": 13.0}},
     }
@@ -70,10 +64,8 @@ class NoisePaddedDigits(LabelledTask):
         seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(seed)
-        self.length = length
-        self.noise = noise
-        self.fresh_noise = fresh_noise
-        self.split_seed = split_seed
+        self.length, self.split_seed = length, split_seed
+        self.noise, self.fresh_noise = noise, fresh_noise
 
     def load(self) -> dict[Split, tuple[Tensor, Tensor]]:
         """Return images (digits, rows, columns) and classes of each split."""
@@ -153,7 +145,7 @@ class NoisePaddedCIFAR10(LabelledImages):
     # The papers' settings but for the budget. Where table and program of UnICORNN disagree (the
     # learning rate), this is the program's value.
     recipes: ClassVar = {
-        "*": {"train": {"batch_size": 100, "clip": 1.0, "epochs": 10, "schedule": "cosine"}},
+        "*": {"train": {**COSINE, "batch_size": 100, "epochs": 10}},
         "unicornn": {
             "model": {"num_layers": 3, "dt": 0.126, "alpha": 13.0, "dropout": 0.1},
             "train": {"learning_rate": 0.00314, "batch_size": 30},

@@ -62,7 +62,7 @@ class SeriesTask(ArrayTask):
     """
 
     tensors_class: ClassVar[type[SeriesTensors]] = SeriesTensors
-    """The class that makes tensors of series."""
+    """The class of the tensors of series."""
     class_weights: tuple[float, ...] = ()
     """The weight of each class in loss and score; empty where all weigh the same."""
     _steps_ahead: int = 0

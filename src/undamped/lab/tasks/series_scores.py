@@ -150,10 +150,7 @@ def alarm_target(
         raise OptionError(f"sensitivity needs kind=classification, got '{preparation.kind}'.")
     if not 0 < sensitivity <= 1:
         raise OptionError(f"sensitivity must be in (0, 1], such as 0.95; got {sensitivity}.")
-    if positive is None:
-        if len(classes) != 2:
-            names = ", ".join(classes[:5])
-            raise OptionError(f"positive must name one of the classes {names}.")
+    if positive is None and len(classes) == 2:
         counts = class_counts(series_set, preparation, splits["train"])
         positive = classes[int(np.argmin(counts))]
     if positive not in classes:

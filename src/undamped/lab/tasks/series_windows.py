@@ -23,12 +23,7 @@ from undamped.lab.data.recordings.labels import (
 )
 from undamped.lab.data.recordings.preparation import Kind
 from undamped.lab.data.recordings.series import SeriesSet
-from undamped.lab.tasks.series_forecast import (
-    LONG_PAST,
-    WindowPlan,
-    check_horizon,
-    plan_forecast,
-)
+from undamped.lab.tasks.series_forecast import LONG_PAST, WindowPlan, check_horizon, plan_forecast
 
 _DAY = 86_400.0  # seconds
 _CALENDAR = ((28, 31), (90, 92), (365, 366))  # days of months, quarters and years

@@ -38,6 +38,8 @@ from undamped._base.registry import tasks
 Split = Literal["train", "valid", "test"]
 Settings = dict[str, dict[str, Any]]
 """Options of "model", "task" and "train", by section and name."""
+COSINE: dict[str, Any] = {"clip": 1.0, "schedule": "cosine"}
+"""Training options that many recipes share."""
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 _BLOCK = 96
 """Held-out sequences that are drawn at once; divisible by numbers of classes, for balance."""
@@ -158,7 +160,7 @@ class Task(ABC):
         return F.mse_loss(prediction, targets.to(prediction.dtype))
 
     def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
-        """Return a sum and a count, of whose quotient `finish` makes the metric.
+        """Return a sum and a count, whose quotient `finish` converts to the metric.
 
         Correct answers for classes, squared errors for numbers and trajectories, negative
         log-likelihoods for densities.

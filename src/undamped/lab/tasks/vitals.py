@@ -17,6 +17,7 @@ from undamped.lab.data.published.formats.vital_signs import (
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.data.recordings.splits import DEFAULT_FRACTIONS, By
 from undamped.lab.tasks.series import SeriesTask
+from undamped.lab.tasks.task import COSINE
 from undamped.lab.tasks.ucr import archive_set
 
 
@@ -54,13 +55,7 @@ class VitalSigns(SeriesTask):
     recipes: ClassVar = {
         "*": {
             "model": {"hidden_size": 64, "readout": "last"},
-            "train": {
-                "batch_size": 16,
-                "learning_rate": 0.003,
-                "clip": 1.0,
-                "epochs": 30,
-                "schedule": "cosine",
-            },
+            "train": {**COSINE, "batch_size": 16, "learning_rate": 0.003, "epochs": 30},
         },
         "unicornn": {"model": {"num_layers": 3, "dt": 0.046, "alpha": 10.0}},
     }

@@ -89,8 +89,7 @@ class CurveOptions(TypedDict, total=False):
     ask: Annotated[
         Query,
         Default(
-            "all",
-            "Whether all points are predicted, also the observed ones, or the second half.",
+            "all", "Whether all points are predicted, also the observed ones, or the second half."
         ),
     ]
     seed: Annotated[NonNegativeInt, Default(0, "Seed of the data.")]

@@ -62,10 +62,7 @@ class RotatingDigits(CurveTask):
 
     @checked
     def __init__(
-        self,
-        *,
-        digit: Annotated[int, Range(low=0, high=9)] = 3,
-        **options: Unpack[RotationOptions],
+        self, *, digit: Annotated[int, Range(low=0, high=9)] = 3, **options: Unpack[RotationOptions]
     ) -> None:
         super().__init__(options)
         self.digit = digit

@@ -14,7 +14,7 @@ from undamped._base.contract import Batch, Clock
 from undamped._base.options import Default, NonNegativeInt, PositiveInt
 from undamped._base.registry import tasks
 from undamped.lab.tasks.irregular.curves import Data, IrregularTask
-from undamped.lab.tasks.task import Split
+from undamped.lab.tasks.task import COSINE, Split
 
 
 class SporadicOptions(TypedDict, total=False):
@@ -33,6 +33,12 @@ class SporadicTask(IrregularTask):
     is always the same, and the next measurement is predicted.
     """
 
+    recipes: ClassVar = {
+        "*": {
+            "model": {"hidden_size": 32},
+            "train": {"batch_size": 100, "minutes": 5, "learning_rate": 3e-3},
+        }
+    }
     input_size = 2
     output_size = 2
     needs = frozenset({"times", "observed"})
@@ -154,12 +160,6 @@ class Brusselator(SporadicTask):
 
     span, step, rate, joint, cut = 50.0, 0.1, 0.5, 0.8, 20.0
     a, b, noise, correlation = 0.3, 1.4, 0.01, -0.99
-    recipes: ClassVar = {
-        "*": {
-            "model": {"hidden_size": 32},
-            "train": {"batch_size": 100, "minutes": 5, "learning_rate": 3e-3},
-        }
-    }
 
     def simulate(self, count: int, random: np.random.Generator) -> np.ndarray:
         """Draw reactions."""
@@ -194,17 +194,11 @@ class DoubleOU(SporadicTask):
     span, step, rate, joint, cut = 10.0, 0.05, 2.0, 0.2, 4.0
     reversion, noise, correlation = 1.0, 0.1, 0.99
     recipes: ClassVar = {
-        "*": {
-            "model": {"hidden_size": 32},
-            "train": {"batch_size": 100, "minutes": 5, "learning_rate": 3e-3},
-        },
+        **SporadicTask.recipes,
         # Two evaluations per gap learn as much as four, in two thirds of the time.
         # With a constant rate of 1e-2 the result depends on where the last updates end.
-        "ode-rnn": {
-            "model": {"method": "midpoint"},
-            "train": {"learning_rate": 1e-2, "clip": 1.0, "schedule": "cosine"},
-        },
-        "decay-rnn": {"train": {"learning_rate": 1e-2, "clip": 1.0, "schedule": "cosine"}},
+        "ode-rnn": {"model": {"method": "midpoint"}, "train": {**COSINE, "learning_rate": 1e-2}},
+        "decay-rnn": {"train": {**COSINE, "learning_rate": 1e-2}},
     }
 
     def simulate(self, count: int, random: np.random.Generator) -> np.ndarray:

@@ -260,9 +260,6 @@ class Vortices(MotionTask):
 
     @checked
     def __init__(
-        self,
-        *,
-        strengths: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
-        **options: Unpack[MotionOptions],
+        self, *, strengths: Sequence[float] = (1.0, 1.0, 1.0, 1.0), **options: Unpack[MotionOptions]
     ) -> None:
         super().__init__(VortexSystem(strengths), options)

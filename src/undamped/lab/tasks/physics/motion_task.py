@@ -46,7 +46,7 @@ class MotionOptions(LearningOptions, total=False):
 
     partners: Annotated[
         Partners,
-        Default("own", "What states have with positions: by default that of the system."),
+        Default("own", "Momenta or velocities in states; by default as in the system."),
     ]
     noise: Annotated[
         NonNegativeFloat,
@@ -116,7 +116,7 @@ class StateTask(ArrayTask):
         return self._chance
 
     @property
-    def question(self) -> str:
+    def _question(self) -> str:
         """What models predict, for `describe`."""
         rates = self.form == "derivative"
         return "predict the rates of states" if rates else "predict the states to come"
@@ -219,7 +219,7 @@ class MotionTask(StateTask):
 
     def describe(self) -> str:
         """Return system and question in one line."""
-        return f"{super().describe().rstrip('.')}: {self.question}."
+        return f"{super().describe().rstrip('.')}: {self._question}."
 
 
 class Rollout(RolloutScores):

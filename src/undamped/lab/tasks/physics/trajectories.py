@@ -21,11 +21,8 @@ from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.data.recordings.splits import DEFAULT_FRACTIONS
 from undamped.lab.tasks.physics.motion_task import LearningOptions, StateTask
 from undamped.lab.tasks.physics.scores import RolloutScores
-from undamped.lab.tasks.physics.trajectory_files import (
-    TrajectoryColumns,
-    differences,
-    read_trajectories,
-)
+from undamped.lab.tasks.physics.trajectory_columns import TrajectoryColumns
+from undamped.lab.tasks.physics.trajectory_files import differences, read_trajectories
 from undamped.lab.tasks.task import Split, Task
 
 
@@ -159,7 +156,7 @@ class Trajectories(StateTask):
 
     def describe(self) -> str:
         """Return file and question in one line."""
-        return f"{Path(self.file).name}: {self.question}."
+        return f"{Path(self.file).name}: {self._question}."
 
 
 class RecordedRollout(RolloutScores):

@@ -12,7 +12,7 @@ import numpy as np
 
 from undamped._base.contract import Coordinate, StateSpace
 from undamped._base.errors import DataError, OptionError, shortened
-from undamped._base.options import Default
+from undamped._base.options import Default, PositiveFloat
 from undamped.lab.data.recordings.series import SeriesSet
 
 FULL_TURN = 2 * math.pi
@@ -21,8 +21,8 @@ _NEAR = 0.15
 _PLURALS = {"momentum": "momenta", "velocity": "velocities"}
 
 
-class RoleOptions(TypedDict, total=False):
-    """The roles of the columns of a state."""
+class TrajectoryColumns(TypedDict, total=False):
+    """The roles of the columns of a file of trajectories."""
 
     positions: Annotated[
         Sequence[str] | None, Default(None, "Columns of positions; by default the first half.")
@@ -40,6 +40,11 @@ class RoleOptions(TypedDict, total=False):
     ]
     differences: Annotated[
         bool, Default(False, "Whether velocities are central differences of the positions.")
+    ]
+    id: Annotated[str | None, Default(None, "Column of the recording that a row belongs to.")]
+    time: Annotated[str | None, Default(None, "Column of times.")]
+    step: Annotated[
+        PositiveFloat | None, Default(None, "Time between two rows, without a column of times.")
     ]
 
 
@@ -80,7 +85,7 @@ def choose_columns(channels: Sequence[str], roles: Mapping[str, Any], source: st
 
     Args:
         channels: Names of the columns.
-        roles: Complete options; see `RoleOptions`.
+        roles: Complete options; see `TrajectoryColumns`.
         source: The name of the file, for messages.
     """
     inputs, angles = tuple(roles["inputs"] or ()), tuple(roles["angles"] or ())

@@ -5,36 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from undamped._base.errors import DataError
-from undamped._base.options import Default, PositiveFloat
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.data.recordings.series import SeriesSet
-from undamped.lab.tasks.physics.trajectory_columns import (
-    Columns,
-    RoleOptions,
-    check_angles,
-    choose_columns,
-)
+from undamped.lab.tasks.physics.trajectory_columns import Columns, check_angles, choose_columns
 
 _LARGEST_RATIO = 100.0
 """The ratio of the scales of two coordinates above which a note is added."""
-
-
-class TrajectoryColumns(RoleOptions, total=False):
-    """The roles of the columns of a file of trajectories."""
-
-    id: Annotated[str | None, Default(None, "Column of the recording that a row belongs to.")]
-    time: Annotated[str | None, Default(None, "Column of times.")]
-    step: Annotated[
-        PositiveFloat | None,
-        Default(None, "Time between two rows, without a column of times."),
-    ]
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ class IdentityRules4(RelationTask):
         **options: Unpack[TrialOptions],
     ) -> None:
         self.variant = variant
-        self._set_up(**options)
+        self._set_up(options)
 
     def draw_slots(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return equally many trials of every pattern."""
@@ -163,7 +163,7 @@ class DistributionOfN(ColouredRelationTask):
         self.objects_in_trial = (n + 1, n + 1)
         self.rows = (n, n - 1, n + 1)
         self.answer_names = _choice_names(n + 1)
-        self._set_up(**options)
+        self._set_up(options)
 
     def draw_slots(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return trials with a random permutation of the second row and of the choices."""

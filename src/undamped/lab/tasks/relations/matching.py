@@ -198,7 +198,7 @@ class Comparison(RelationTask):
     @checked
     def __init__(self, *, transitive: bool = False, **options: Unpack[TrialOptions]) -> None:
         self.transitive = self.new_relations = transitive
-        self._set_up(**options)
+        self._set_up(options)
 
     @property
     def object_count(self) -> int:

@@ -116,32 +116,29 @@ class RelationTask(TrialTask):
 
     @checked
     def __init__(self, **options: Unpack[TrialOptions]) -> None:
-        self._set_up(**options)
+        self._set_up(options)
 
-    def _set_up(
-        self,
-        *,
-        holdout: int | None = None,
-        glyphs: str = DEJAVU,
-        colours: Colours = "none",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(seed)
-        self.glyphs, self.colours = glyphs, colours
+    def _set_up(self, options: Any) -> None:
+        """Use complete options, after a subclass has set its attributes."""
+        super().__init__(options["seed"])
+        self.glyphs: str = options["glyphs"]
+        self.colours: Colours = options.get("colours", "none")
         self.output_size = len(self.answer_names)
         self.segments = self.segments or (sum(self.rows),)
         self.familiar = False
         count = self.object_count
-        self.holdout = max(0, count - self.fewest_seen) if holdout is None else holdout
+        self.holdout: int = options["holdout"]
+        if self.holdout is None:
+            self.holdout = max(0, count - self.fewest_seen)
         self._check_count(count)
-        order = np.random.default_rng([seed, 1]).permutation(count)
+        order = np.random.default_rng([self.seed, 1]).permutation(count)
         self.test_objects = torch.from_numpy(order[: self.holdout] if self.holdout else order)
         self.train_objects = torch.from_numpy(order[self.holdout :])
         _, channels, height, width = self.images.shape
         self.picture_shape = (channels, height, width)
         self.input_size = channels * height * width
         self._object_rows = self.rows
-        if colours == "separated":
+        if self.colours == "separated":
             self.rows = tuple(2 * row for row in self.rows)
             self.segments = tuple(2 * length for length in self.segments)
 
@@ -278,7 +275,7 @@ class ColouredRelationTask(RelationTask):
 
     @checked
     def __init__(self, **options: Unpack[ColouredTrialOptions]) -> None:
-        self._set_up(**options)
+        self._set_up(options)
 
 
 def without_replacement(size: int, count: int, columns: int, generator: torch.Generator) -> Tensor:

@@ -127,8 +127,7 @@ def _connected(cells: Cells) -> bool:
 
 def _mask(cells: Cells) -> NDArray[np.float32]:
     mask = np.zeros((3, 3), dtype=np.float32)
-    for cell in cells:
-        mask[cell] = 1
+    mask[tuple(zip(*cells, strict=True))] = 1
     return mask
 
 
