@@ -14,7 +14,13 @@ from undamped._base.contract import StateSpace
 from undamped._base.errors import OptionError
 from undamped._base.registry import tasks
 from undamped.lab.tasks.physics.motion_task import MotionOptions, MotionTask
-from undamped.lab.tasks.physics.system import Drawing, QuadraticKineticField, System, uniform
+from undamped.lab.tasks.physics.system import (
+    DataSize,
+    Drawing,
+    QuadraticKineticField,
+    System,
+    uniform,
+)
 from undamped.models.physics.fields.hamiltonian import HamiltonianField
 
 _LEAST_DISTANCE = 0.3
@@ -71,9 +77,7 @@ class TwoBodySystem(_Bodies):
     """Two bodies on nearly circular orbits around their centre."""
 
     space = _space(2)
-    trajectories: ClassVar[int] = 800
-    readings: ClassVar[int] = 50
-    span: ClassVar[float] = 20.0
+    data_size = DataSize(800, 50, 20.0)
 
     def __init__(self) -> None:
         self.field = GravityField(2)
@@ -92,9 +96,7 @@ class ThreeBodySystem(_Bodies):
     """Three bodies that start from a triangle, with disturbed circular orbits."""
 
     space = _space(3)
-    trajectories: ClassVar[int] = 1000
-    readings: ClassVar[int] = 20
-    span: ClassVar[float] = 5.0
+    data_size = DataSize(1000, 20, 5.0)
 
     def __init__(self) -> None:
         self.field = GravityField(3)
@@ -207,9 +209,7 @@ class VortexSystem(System[VortexField]):
         strengths: Γ of each.
     """
 
-    trajectories: ClassVar[int] = 200
-    readings: ClassVar[int] = 51
-    span: ClassVar[float] = 5.0
+    data_size = DataSize(200, 51, 5.0)
     constant_names = ("strengths",)
 
     def __init__(self, strengths: Sequence[float] = (1.0, 1.0, 1.0, 1.0)) -> None:

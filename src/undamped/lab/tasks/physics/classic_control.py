@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from undamped._base.contract import StateSpace
 from undamped._base.options import NonNegativeFloat, PositiveFloat
 from undamped._base.registry import tasks
 from undamped.lab.tasks.physics.motion_task import MotionOptions, MotionTask
-from undamped.lab.tasks.physics.system import Drawing, System, hanging, levels, uniform
+from undamped.lab.tasks.physics.system import DataSize, Drawing, System, hanging, levels, uniform
 from undamped.models.physics.fields.lagrangian import LagrangianField
 from undamped.models.physics.fields.ports import ConstantInput, Ports
 
@@ -77,9 +77,7 @@ class CartPoleSystem(System[CartPoleField]):
     space = StateSpace(
         ("x", "θ", "ẋ", "θ̇"), ("position", "angle", "velocity", "velocity"), inputs=("u",)
     )
-    trajectories: ClassVar[int] = 64
-    readings: ClassVar[int] = 20
-    span: ClassVar[float] = 0.95
+    data_size = DataSize(64, 20, 0.95)
     constant_names = ("cart", "pole", "half_length", "gravity")
 
     def __init__(self, force: float = 2.0, **constants: float) -> None:
@@ -206,9 +204,7 @@ class AcrobotSystem(System[AcrobotField]):
         shoulder: Whether the shoulder has a motor, too.
     """
 
-    trajectories: ClassVar[int] = 64
-    readings: ClassVar[int] = 20
-    span: ClassVar[float] = 0.95
+    data_size = DataSize(64, 20, 0.95)
     constant_names = ("mass", "length", "centre", "inertia", "gravity")
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import tasks
 from undamped.lab.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.lab.tasks.physics.system import (
+    DataSize,
     Drawing,
     QuadraticKineticField,
     System,
@@ -123,9 +124,7 @@ class ChainSystem(System[ChainField]):
         masses: The number of masses.
     """
 
-    trajectories: ClassVar[int] = 200
-    readings: ClassVar[int] = 51
-    span: ClassVar[float] = 5.0
+    data_size = DataSize(200, 51, 5.0)
     constant_names = ("masses", "springs")
 
     def __init__(self, masses: int = 20) -> None:
@@ -193,8 +192,7 @@ class NonseparableSystem(System[NonseparableField]):
     """
 
     space = StateSpace(("q", "p"), ("position", "momentum"))
-    trajectories: ClassVar[int] = 100
-    readings: ClassVar[int] = 31
+    data_size = DataSize(100, 31)
 
     def __init__(self, width: float = 2.0) -> None:
         self.field = NonseparableField()
@@ -253,9 +251,7 @@ class HenonHeilesSystem(System[HenonHeilesField]):
     """Bounded orbits, from regular to chaotic: energies from 1/12 to 1/6."""
 
     space = StateSpace(("x", "y", "px", "py"), ("position", "position", "momentum", "momentum"))
-    trajectories: ClassVar[int] = 100
-    readings: ClassVar[int] = 51
-    span: ClassVar[float] = 5.0
+    data_size = DataSize(100, 51, 5.0)
 
     def __init__(self) -> None:
         self.field = HenonHeilesField()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from undamped._base.contract import Coordinate, StateSpace
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import tasks
 from undamped.lab.tasks.physics.motion_task import MotionOptions, MotionTask
-from undamped.lab.tasks.physics.system import Drawing, System, hanging, integrate
+from undamped.lab.tasks.physics.system import DataSize, Drawing, System, hanging, integrate
 from undamped.models.physics.fields.lagrangian import LagrangianField
 
 Coordinates = Literal["angles", "plane"]
@@ -124,10 +124,7 @@ class LinksSystem(System[Any]):
             the masses in the plane.
     """
 
-    trajectories: ClassVar[int] = 800
-    readings: ClassVar[int] = 5
-    span: ClassVar[float] = 0.12
-    horizon: ClassVar[float] = 25.0
+    data_size = DataSize(800, 5, 0.12, 25.0)
 
     def __init__(
         self, links: int = 2, gravity: float = 1.0, coordinates: Coordinates = "angles"

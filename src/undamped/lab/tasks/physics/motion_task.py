@@ -135,10 +135,11 @@ class MotionTask(StateTask):
         self.system = with_partners(system, options["partners"])
         self.state_space = self.system.space
         self.noise: float = options["noise"]
-        self.trajectories: int = options["trajectories"] or system.trajectories
-        self.readings: int = options["readings"] or system.readings
-        self.span: float = options["span"] or system.span
-        self.horizon: float = options["horizon"] or system.horizon
+        default = system.data_size
+        self.trajectories: int = options["trajectories"] or default.trajectories
+        self.readings: int = options["readings"] or default.readings
+        self.span: float = options["span"] or default.span
+        self.horizon: float = options["horizon"] or default.horizon
         self.data_seed: int = options["data_seed"]
         self.output_size = system.space.size
         self.input_size = system.space.size + len(system.space.inputs)

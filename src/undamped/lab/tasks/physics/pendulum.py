@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from undamped._base.registry import tasks
 from undamped.lab.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.lab.tasks.physics.partners import ExchangedField
 from undamped.lab.tasks.physics.system import (
+    DataSize,
     Drawing,
     QuadraticKineticField,
     System,
@@ -86,7 +87,7 @@ class PendulumSystem(System[PendulumField | EmbeddedPendulumField]):
         torques: The inputs that are drawn, one for every trajectory; empty for no input.
     """
 
-    readings: ClassVar[int] = 45
+    data_size = DataSize(readings=45)
 
     def __init__(
         self,
@@ -228,8 +229,7 @@ class DoublePendulumSystem(System[DoublePendulumField]):
     """
 
     space = StateSpace(("q1", "q2", "p1", "p2"), ("angle", "angle", "momentum", "momentum"))
-    trajectories: ClassVar[int] = 100
-    readings: ClassVar[int] = 31
+    data_size = DataSize(100, 31)
     constant_names = ("masses", "lengths", "gravity")
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +60,22 @@ def in_phase_plane(states: Tensor, names: tuple[str, ...]) -> Drawing:
     return Drawing(point, (), names[0], names[half], equal=False)
 
 
+class DataSize(NamedTuple):
+    """The default size of a data set.
+
+    Args:
+        trajectories: Trajectories of the training split.
+        readings: Readings of each trajectory, the start included.
+        span: The time that a trajectory covers.
+        horizon: The time of the longest test, in units of `span`.
+    """
+
+    trajectories: int = 25
+    readings: int = 30
+    span: float = 3.0
+    horizon: float = 4.0
+
+
 class System(ABC, Generic[FieldT]):
     """A dynamical system.
 
@@ -70,14 +86,7 @@ class System(ABC, Generic[FieldT]):
     space: StateSpace
     field: FieldT
     """The true motion, called with (t, state, u); it has an `energy`."""
-    trajectories: ClassVar[int] = 25
-    """Trajectories of the training split."""
-    readings: ClassVar[int] = 30
-    """Readings of each trajectory, the start included."""
-    span: ClassVar[float] = 3.0
-    """The time that a trajectory covers."""
-    horizon: ClassVar[float] = 4.0
-    """The time of the longest test, in units of `span`."""
+    data_size: ClassVar[DataSize] = DataSize()
     constant_names: ClassVar[tuple[str, ...]] = ()
     """Attributes of the field that define the system."""
 
