@@ -73,8 +73,8 @@ def test_breast_cancer_is_split_by_class_and_scaled_by_what_is_learnt_from():
     task = tasks.build("breast-cancer", split_seed=3)
     parts = {split: task.batch(split, 0, 1000) for split in ("train", "valid", "test")}
     assert [len(part.targets) for part in parts.values()] == [341, 85, 143]
-    shares = [part.targets.double().mean().item() for part in parts.values()]
-    assert max(shares) - min(shares) < 0.01 and task.chance.metric == shares[-1]
+    fractions = [part.targets.double().mean().item() for part in parts.values()]
+    assert max(fractions) - min(fractions) < 0.01 and task.chance.metric == fractions[-1]
     x = parts["train"].inputs.double()
     assert x.mean(0).abs().max() < 1e-6 and (x.std(0, correction=0) - 1).abs().max() < 1e-5
     # The wider sample is the malignant one: classes are those of scikit-learn.

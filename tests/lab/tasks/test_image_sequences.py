@@ -28,12 +28,12 @@ def pairs(count=60):
 
 @pytest.fixture
 def folder(tmp_path):
-    pictures, (numbers, labels) = some_pictures(), pairs()
+    images, (numbers, labels) = some_pictures(), pairs()
     for k, (row, label) in enumerate(zip(numbers, labels, strict=True)):
-        place = tmp_path / "own" / label / f"trial {k}"
-        place.mkdir(parents=True)
+        directory = tmp_path / "own" / label / f"trial {k}"
+        directory.mkdir(parents=True)
         for t, number in enumerate(row):
-            Image.fromarray(pictures[number]).save(place / f"{t}.png")
+            Image.fromarray(images[number]).save(directory / f"{t}.png")
     return tmp_path / "own"
 
 
@@ -46,9 +46,9 @@ def write_npz(path, **changes):
 
 def test_folders_and_files_of_both_forms_are_read_alike(folder, tmp_path):
     numbers, _ = pairs()
-    whole = write_npz(tmp_path / "whole.npz")
+    complete = write_npz(tmp_path / "whole.npz")
     numbered = write_npz(tmp_path / "numbered.npz", pictures=some_pictures(), sequences=numbers)
-    built = [tasks.build("picture-sequences", file=str(p)) for p in (folder, whole, numbered)]
+    built = [tasks.build("picture-sequences", file=str(p)) for p in (folder, complete, numbered)]
     for task in built:
         assert task.picture_shape == (3, 9, 9) and task.answer_names == ("other", "same")
         assert task.task_shape.length == 2 and len(task.source.pictures) == 6
@@ -57,14 +57,14 @@ def test_folders_and_files_of_both_forms_are_read_alike(folder, tmp_path):
         everything = torch.cat([task.batch(s, 0, 100).targets for s in ("train", "valid", "test")])
         assert torch.bincount(everything).tolist() == [30, 30]
         # Copies of a sequence are on one side.
-        seen = {}
+        split_of = {}
         for split in ("train", "valid", "test"):
             for row in task.source.sequences[task.splits[split]].tolist():
-                assert seen.setdefault(tuple(row), split) == split
+                assert split_of.setdefault(tuple(row), split) == split
     batch = built[1].batch("train", 0, 30)
-    shown = batch.expanded().inputs
-    assert shown.dtype == torch.uint8
-    equal = (shown[0] == shown[1]).flatten(1).all(1)
+    images = batch.expanded().inputs
+    assert images.dtype == torch.uint8
+    equal = (images[0] == images[1]).flatten(1).all(1)
     assert torch.equal(equal, batch.targets == 1)
 
 
@@ -76,24 +76,24 @@ def test_a_split_that_the_source_brings_is_kept(folder, tmp_path):
     deep.mkdir()
     for part in ("train", "test"):
         (deep / part).symlink_to(folder)
-    given = tasks.build("picture-sequences", file=str(deep))
-    assert len(given.splits["test"]) == 60 and len(given.source.pictures) == 6
+    published = tasks.build("picture-sequences", file=str(deep))
+    assert len(published.splits["test"]) == 60 and len(published.source.pictures) == 6
 
 
 def test_from_a_folder_to_an_answer(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["train", str(folder), "corelnet", "train.steps=25", "model.encoder=frozen"]
-    said = CliRunner().invoke(cli.app, [*words, "train.batch_size=8", "--no-page", "--json"])
-    assert said.exit_code == 0, said.output
-    run = json.loads(said.stdout)
+    result = CliRunner().invoke(cli.app, [*words, "train.batch_size=8", "--no-page", "--json"])
+    assert result.exit_code == 0, result.output
+    run = json.loads(result.stdout)
     assert run["task"]["name"] == "picture-sequences" and run["answer_names"] == ["other", "same"]
-    said = CliRunner().invoke(cli.app, ["predict", run["run"], str(folder / "same"), "--json"])
-    assert said.exit_code == 0, said.output
-    answers = json.loads(said.stdout)
+    result = CliRunner().invoke(cli.app, ["predict", run["run"], str(folder / "same"), "--json"])
+    assert result.exit_code == 0, result.output
+    answers = json.loads(result.stdout)
     assert len(answers) == 30 and answers[2]["sequence"] == "trial 2"
     assert set(answers[0]["probabilities"]) == {"other", "same"}
-    said = CliRunner().invoke(cli.app, ["predict", run["run"], str(folder / "same")])
-    assert said.stdout.startswith("trial 0: ")
+    result = CliRunner().invoke(cli.app, ["predict", run["run"], str(folder / "same")])
+    assert result.stdout.startswith("trial 0: ")
 
 
 def one_shorter(folder):
@@ -109,12 +109,12 @@ def one_class(folder):
 
 
 def single(folder):
-    for picture in folder.glob("*/*/1.png"):
-        picture.unlink()
+    for image in folder.glob("*/*/1.png"):
+        image.unlink()
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (one_shorter, "trial 3: expected 2 pictures, as .* has them, got 1"),
         (one_larger, "1.png: expected a picture of 9 × 9 pixels like '0.png', got one of 12 × 9"),
@@ -125,15 +125,15 @@ def single(folder):
         ),
     ],
 )
-def test_bad_folders_are_one_sentence(folder, spoil, said):
+def test_bad_folders_are_one_sentence(folder, spoil, message):
     spoil(folder)
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         tasks.build("picture-sequences", file=str(folder))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"labels": None}, "expected an array 'labels', got pictures"),
         ({"labels": np.zeros(3, int)}, r"labels: expected \(60,\), a class for each sequence"),
@@ -145,9 +145,9 @@ def test_bad_folders_are_one_sentence(folder, spoil, said):
         ({"split": np.array(["train"] * 60)}, "the test split has none of the 60 sequences"),
     ],
 )
-def test_bad_files_are_one_sentence(changes, said, tmp_path):
+def test_bad_files_are_one_sentence(changes, message, tmp_path):
     path = write_npz(tmp_path / "own.npz", **changes)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         tasks.build("picture-sequences", file=str(path))
 
 

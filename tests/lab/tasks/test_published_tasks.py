@@ -42,7 +42,7 @@ def test_ptb_parts_places_and_state(data):
 
 def test_lorenz_against_small_steps():
     start = 8 + np.random.default_rng(0).uniform(-0.5, 0.5, (2, 5))
-    found = integrate(start, 8.0, 30)
+    states = integrate(start, 8.0, 30)
     x, expected = start.copy(), [start.copy()]
 
     def field(x):
@@ -60,7 +60,7 @@ def test_lorenz_against_small_steps():
             d = field(x + h * c)
             x = x + h / 6 * (a + 2 * b + 2 * c + d)
         expected.append(x.copy())
-    assert np.allclose(found, expected, atol=1e-6)
+    assert np.allclose(states, expected, atol=1e-6)
 
 
 def test_lorenz_parts_answers_and_metric():
@@ -98,8 +98,8 @@ def test_ucr_by_file_and_other_splits(data, tmp_path):
     pooled = tasks.build("ucr", file=str(tmp_path / "Waves"), split="stratified")
     sizes = {part: pooled.sequences(part) for part in ("train", "valid", "test")}
     assert sum(sizes.values()) == 20 and sizes["train"] > sizes["test"] > 0
-    alone = tasks.build("ucr", file=str(tmp_path / "Waves" / "Waves_TEST.ts"))
-    assert sum(alone.sequences(part) for part in ("train", "valid", "test")) == 8
+    single = tasks.build("ucr", file=str(tmp_path / "Waves" / "Waves_TEST.ts"))
+    assert sum(single.sequences(part) for part in ("train", "valid", "test")) == 8
 
 
 def test_the_split_of_lem_has_the_published_sizes():

@@ -35,36 +35,36 @@ def flights(tmp_path_factory):
     return write(path, ("flight", "t", "q", "p"), rows)
 
 
-SAID = ["id=flight", "time=t"]
+ROLES = ["id=flight", "time=t"]
 SHORT = ["train.steps=40", "model.hidden_size=16", "train.batch_size=32"]
 
 
 def test_a_file_is_learnt_scored_followed_and_resumed(flights, tmp_path):
     runner = CliRunner()
-    said = runner.invoke(
-        cli.app, ["train", str(flights), "hnn", *SAID, *SHORT, "--out", str(tmp_path), "--no-page"]
+    result = runner.invoke(
+        cli.app, ["train", str(flights), "hnn", *ROLES, *SHORT, "--out", str(tmp_path), "--no-page"]
     )
-    assert said.exit_code == 0, said.output
-    assert "Positions: q; momenta: p." in said.output and "readings on: " in said.output
+    assert result.exit_code == 0, result.output
+    assert "Positions: q; momenta: p." in result.output and "readings on: " in result.output
     run = Run.open(tmp_path / "trajectories-hnn-1")
     assert run.result["test"]["mse"] < run.result["chance"]["mse"]
     assert set(run.result["24 readings on"]) == {"loss", "relative_error", "valid_time"}
     out = tmp_path / "states.csv"
-    said = runner.invoke(
+    result = runner.invoke(
         cli.app, ["predict", str(run.path), str(flights), "--out", str(out), "--json"]
     )
-    assert said.exit_code == 0, said.output
-    found = json.loads(said.stdout)
-    assert found["names"] == ["q", "p"] and len(found["recordings"]) == 7
-    assert found["recordings"][0]["states"][0] == pytest.approx([0.0, 0.5], abs=1e-6)
+    assert result.exit_code == 0, result.output
+    prediction = json.loads(result.stdout)
+    assert prediction["names"] == ["q", "p"] and len(prediction["recordings"]) == 7
+    assert prediction["recordings"][0]["states"][0] == pytest.approx([0.0, 0.5], abs=1e-6)
     assert len(out.read_text().splitlines()) == 1 + 7 * 25
-    said = runner.invoke(cli.app, ["diagnose", str(run.path), "--out", str(tmp_path / "p.html")])
-    assert said.exit_code == 0, said.output
+    result = runner.invoke(cli.app, ["diagnose", str(run.path), "--out", str(tmp_path / "p.html")])
+    assert result.exit_code == 0, result.output
 
 
 def test_the_note_about_the_split_speaks_of_no_classes(flights):
-    said = tasks.build("trajectories", file=str(flights), id="flight", time="t").split_note
-    assert "Split" in said and "class" not in said and "stratified" not in said
+    note = tasks.build("trajectories", file=str(flights), id="flight", time="t").split_note
+    assert "Split" in note and "class" not in note and "stratified" not in note
 
 
 def test_recordings_stay_whole_and_rates_are_central_differences(flights):
@@ -143,5 +143,5 @@ def test_what_is_odd_about_a_file_is_said(tmp_path, flights):
 def test_a_bad_file_ends_in_a_sentence_and_leaves_nothing(tmp_path):
     path = write(tmp_path / "odd.csv", ("a", "b", "c"), [(1, 2, 3)] * 9)
     out = tmp_path / "runs"
-    said = CliRunner().invoke(cli.app, ["train", str(path), "hnn", "step=0.1", "--out", str(out)])
-    assert said.exit_code != 0 and not out.exists()
+    result = CliRunner().invoke(cli.app, ["train", str(path), "hnn", "step=0.1", "--out", str(out)])
+    assert result.exit_code != 0 and not out.exists()
