@@ -28,11 +28,11 @@ _LEAST_DISTANCE = 0.3
 _RECIPES = {"*": {"train": {"steps": 5000, "batch_size": 200, "schedule": "cosine"}}}
 
 
-def _pairs(positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Return qᵢ − qⱼ (…, n, n, 2) of points (…, n, 2), and |qᵢ − qⱼ|², infinite for i = j."""
-    differences = positions.unsqueeze(-2) - positions.unsqueeze(-3)
-    diagonal = torch.eye(positions.shape[-2], dtype=torch.bool, device=positions.device)
-    return differences, differences.square().sum(-1).masked_fill(diagonal, torch.inf)
+def _distances(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return differences and squared distances of all pairs, infinite from a point to itself."""
+    dx, dy = (c.unsqueeze(-1) - c.unsqueeze(-2) for c in (x, y))
+    diagonal = torch.eye(x.shape[-1], dtype=torch.bool, device=x.device)
+    return dx, dy, (dx.square() + dy.square()).masked_fill(diagonal, torch.inf)
 
 
 class GravityField(QuadraticKineticField):
@@ -51,13 +51,14 @@ class GravityField(QuadraticKineticField):
 
     def potential(self, q: Tensor) -> Tensor:
         """Return V."""
-        squares = _pairs(q.unflatten(-1, (self.bodies, 2)))[1]
+        squares = _distances(q[..., ::2], q[..., 1::2])[2]
         return -squares.rsqrt().sum((-2, -1)) / 2
 
     def potential_gradient(self, q: Tensor) -> Tensor:
         """Return ∂V/∂q."""
-        differences, squares = _pairs(q.unflatten(-1, (self.bodies, 2)))
-        return (differences * (squares.rsqrt() ** 3).unsqueeze(-1)).sum(-2).flatten(-2)
+        dx, dy, squares = _distances(q[..., ::2], q[..., 1::2])
+        weight = squares.rsqrt() ** 3
+        return torch.stack(((weight * dx).sum(-1), (weight * dy).sum(-1)), dim=-1).flatten(-2)
 
 
 def _space(bodies: int) -> StateSpace:
@@ -173,33 +174,29 @@ class VortexField(HamiltonianField):
         super().__init__(len(strengths))
         self.register_buffer("strengths", torch.tensor(strengths, dtype=torch.float64))
 
-    def positions(self, q: Tensor, p: Tensor) -> Tensor:
-        """Return x and y of the vortices, (…, vortices, 2)."""
-        root, sign = self._scales(q)
-        return torch.stack((q / root, p / (root * sign)), dim=-1)
+    def positions(self, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+        """Return x and y of the vortices."""
+        root = self.strengths.abs().sqrt().to(q.dtype)
+        return q / root, p / (root * self.strengths.sign().to(q.dtype))
 
-    def _scales(self, q: Tensor) -> tuple[Tensor, Tensor]:
-        """Return √|Γ| and the sign of Γ."""
-        return self.strengths.abs().sqrt().to(q.dtype), self.strengths.sign().to(q.dtype)
-
-    def _products(self, q: Tensor) -> Tensor:
-        """Return Γᵢ Γⱼ."""
+    def _pairs(self, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return differences and squared distances of all pairs, and Γᵢ Γⱼ."""
         strength = self.strengths.to(q.dtype)
-        return strength.unsqueeze(-1) * strength
+        return *_distances(*self.positions(q, p)), strength.unsqueeze(-1) * strength
 
     def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
         """Return H."""
-        squares = _pairs(self.positions(q, p))[1]
+        _, _, squares, products = self._pairs(q, p)
         log = torch.where(squares.isinf(), 0.0, squares.log())
-        return -(self._products(q) * log).sum((-2, -1)) / (8 * math.pi)
+        return -(products * log).sum((-2, -1)) / (8 * math.pi)
 
     def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
         """Return ∂H/∂q and ∂H/∂p."""
-        differences, squares = _pairs(self.positions(q, p))
-        weight = -self._products(q) / (2 * math.pi * squares)
-        by_x, by_y = (weight.unsqueeze(-1) * differences).sum(-2).unbind(-1)
-        root, sign = self._scales(q)
-        return by_x / root, by_y / (root * sign)
+        dx, dy, squares, products = self._pairs(q, p)
+        root = self.strengths.abs().sqrt().to(q.dtype)
+        weight = -products / (2 * math.pi * squares)
+        by_x, by_y = (weight * dx).sum(-1), (weight * dy).sum(-1)
+        return by_x / root, by_y / (root * self.strengths.sign().to(q.dtype))
 
 
 class VortexSystem(System[VortexField]):
@@ -223,7 +220,7 @@ class VortexSystem(System[VortexField]):
 
     def drawing(self, states: Tensor) -> Drawing:
         """Draw the vortices at their positions."""
-        return Drawing(self.field.positions(*states.chunk(2, dim=-1)))
+        return Drawing(torch.stack(self.field.positions(*states.chunk(2, dim=-1)), dim=-1))
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw positions from [−1, 1]², and reject those with a small distance."""
@@ -232,7 +229,7 @@ class VortexSystem(System[VortexField]):
         root = self.field.strengths.abs().sqrt()
         while len(accepted) < count:
             x, y = uniform(generator, -1, 1, 2, 4 * count, vortices)
-            good = (_pairs(torch.stack((x, y), dim=-1))[1] > _LEAST_DISTANCE**2).flatten(1).all(1)
+            good = (_distances(x, y)[2] > _LEAST_DISTANCE**2).flatten(1).all(1)
             states = torch.cat((root * x, root * self.field.strengths.sign() * y), dim=1)
             accepted = torch.cat((accepted, states[good]))
         return accepted[:count]
