@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from undamped.lab.tasks.relations.games.task import RelationalGames
-from undamped.lab.tasks.relations.trials import RelationTask
+from undamped.lab.tasks.relations.trials import TrialTask
 from undamped.lab.tasks.task import GeneratedTask
 
-GENERATED = (GeneratedTask, RelationTask, RelationalGames)
+GENERATED = (GeneratedTask, TrialTask)
 ALL_HELD_OUT = {task: task.held_out for task in GENERATED}
 FEW_HELD_OUT = {"valid": 96, "test": 192}
 SLOW_FOLDERS = [Path(__file__).parent / "lab" / name for name in ("benchmarks", "papers", "sweeps")]

@@ -106,7 +106,7 @@ def test_films_that_do_not_fit_are_refused(model):
         model(torch.rand(5, 3, 1, 16, 16).double())
     with pytest.raises(ShapeError, match="sides of a multiple of 4"):
         undamped.models.HGN(replace(undamped.models.HGN.example_shape(), picture_shape=(1, 18, 16)))
-    with pytest.raises(OptionError, match=r"task.size: expected a multiple of 4, got 18"):
+    with pytest.raises(OptionError, match=r"task.size must be a multiple of 4, got 18"):
         undamped.lab.tasks.build("pendulum-pictures", size=18)
-    with pytest.raises(OptionError, match=r"task.asked: expected at least 5.*got 3"):
+    with pytest.raises(OptionError, match=r"task.asked must be at least frames \(5\), got 3"):
         undamped.lab.tasks.build("pendulum-pictures", asked=3)

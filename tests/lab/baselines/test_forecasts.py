@@ -137,14 +137,14 @@ def test_the_season_is_looked_for_in_the_training_part_alone():
 def test_windows_belong_to_the_part_of_what_they_predict():
     task = task_of(np.arange(100.0), window=20, season=1, gap=3)
     cut = task.series_set
-    first = {n: cut.origin[p, 1] + 20 for n, p in task.parts.items()}
+    first = {n: cut.origin[p, 1] + 20 for n, p in task.splits.items()}
     assert first["train"].max() + 6 <= 70 and 73 <= first["valid"].min() < 80
     assert first["valid"].max() + 6 <= 85 and first["test"].min() >= 88
     assert first["test"].max() + 6 == 100
     earlier = task.redrawn(1)
-    again = {n: cut.origin[p, 1] + 20 for n, p in earlier.parts.items()}
+    again = {n: cut.origin[p, 1] + 20 for n, p in earlier.splits.items()}
     assert again["train"].max() + 6 <= again["valid"].min() < 60
-    assert np.array_equal(earlier.parts["test"], task.parts["test"])
+    assert np.array_equal(earlier.splits["test"], task.splits["test"])
     assert task.redrawn(5) is None
 
 
@@ -626,7 +626,7 @@ def test_every_series_gives_its_past_to_training_and_its_future_to_the_test():
     origin, lengths = task.series_set.origin, task.series_set.lengths
     for shop, values in enumerate(shops):
         last = {}
-        for name, part in task.parts.items():
+        for name, part in task.splits.items():
             stop = (origin[:, 1] + lengths)[part][origin[part, 0] == shop]
             assert len(stop), (shop, name)
             last[name] = stop.min() - 5, stop.max()
@@ -661,7 +661,7 @@ def test_the_race_answers_whatever_is_short(length, horizon, lost, missing, tmp_
     if missing:
         values[[2, 5]] = np.nan
     task = task_of(values, horizon=horizon)
-    assert [name for name, part in task.parts.items() if not len(part)] == lost
+    assert [name for name, part in task.splits.items() if not len(part)] == lost
     run = fit("auto", task, train={"seconds": 10}, out=tmp_path, progress=False)
     outputs = predict_series(run.model(), task.preparation, task.recordings)
     assert np.isfinite(outputs[0]).all() and outputs[0].size == horizon

@@ -191,7 +191,7 @@ BAD = {
     "bad picture of runs": (["report", "x", "--figure", "x.foo"], ".png or .svg"),
     "a folder for a page": (["diagnose", "lstm", "--out", "."], "is a folder"),
     "unknown to show": (["show", "unicron"], "Did you mean 'unicornn'"),
-    "two budgets": (["train", "copy", "lstm", "train.steps=2", "train.seconds=1"], "Keep one"),
+    "two budgets": (["train", "copy", "lstm", "train.steps=2", "train.seconds=1"], "Only one of train.steps"),
     "bad picture": (["compare", "copy", "lstm", "--figure", "x.pdf"], ".png or .svg"),
     "short digits": (["train", "digits", "lstm", "task.length=3"], "8"),
     "a condition without any": (
@@ -265,15 +265,15 @@ def test_other_runtime_errors_are_not_called_a_lack_of_memory(monkeypatch):
 def test_unwritable_folder(tmp_path):
     tmp_path.chmod(0o500)
     code, _, message = invoke("train", "adding", "gru", *TINY, "--out", str(tmp_path / "runs"))
-    assert code == 2 and "can be written to" in message
+    assert code == 2 and "Cannot write to the folder" in message
 
 
 def test_a_file_where_a_folder_belongs(tmp_path):
     (tmp_path / "runs").write_text("in the way")
     code, _, message = invoke("train", "adding", "gru", *TINY, "--out", str(tmp_path / "runs"))
-    assert code == 2 and "can be written to" in message
+    assert code == 2 and "Cannot write to the folder" in message
     code, _, message = invoke("train", "adding", "gru", *TINY, "--out", "/proc/nowhere")
-    assert code == 2 and "can be written to" in message
+    assert code == 2 and "Cannot write to the folder" in message
 
 
 def test_bad_config_files(tmp_path):

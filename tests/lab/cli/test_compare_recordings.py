@@ -32,12 +32,12 @@ def write(path, groups=3, seed=0):
 def test_a_subject_that_is_held_out_is_seen_by_the_test_alone():
     found, who = grouped()
     task = SeriesTask(found, held_out="s2")
-    assert set(who[task.parts["test"]]) == {"s2"} and len(task.parts["test"]) == 6
-    train, valid = (set(who[task.parts[name]]) for name in ("train", "valid"))
+    assert set(who[task.splits["test"]]) == {"s2"} and len(task.splits["test"]) == 6
+    train, valid = (set(who[task.splits[name]]) for name in ("train", "valid"))
     assert train and valid and not train & valid and train | valid == {"s0", "s1", "s3"}
     assert any("s2 is held out" in line for line in task.notes())
     again = task.redrawn(1)
-    assert again is not None and set(who[again.parts["test"]]) == {"s2"}
+    assert again is not None and set(who[again.splits["test"]]) == {"s2"}
 
 
 def test_copies_of_what_is_tested_are_not_learnt_from():

@@ -315,7 +315,7 @@ def parts_of(monkeypatch, X, y, **options):
     original = module.fit
 
     def spy(model, task, **rest):
-        seen.update({name: index.copy() for name, index in task.parts.items()})
+        seen.update({name: index.copy() for name, index in task.splits.items()})
         return original(model, task, **rest)
 
     monkeypatch.setattr(module, "fit", spy)

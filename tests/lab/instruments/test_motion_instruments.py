@@ -146,7 +146,7 @@ def test_every_system_can_be_drawn():
     for name in SYSTEMS:
         task = build(name, trajectories=2, readings=3, span=0.1)
         states = task.data("train")[1]
-        drawn = task.system.picture(states)
+        drawn = task.system.drawing(states)
         assert drawn.bodies.shape[:2] == (3, 2) and drawn.bodies.shape[-1] == 2
         assert all(0 <= end <= drawn.bodies.shape[2] for pair in drawn.rods for end in pair)
     links = build("links", links=3, trajectories=2).system
@@ -154,7 +154,7 @@ def test_every_system_can_be_drawn():
     states = links.starts(4, torch.Generator().manual_seed(0))
     from undamped.lab.tasks.physics.links import plane_of
 
-    torch.testing.assert_close(links.picture(states).bodies, plane.picture(plane_of(states)).bodies)
+    torch.testing.assert_close(links.drawing(states).bodies, plane.drawing(plane_of(states)).bodies)
 
 
 @pytest.mark.slow

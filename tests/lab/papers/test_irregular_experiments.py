@@ -12,7 +12,7 @@ from undamped.lab import tasks
 from undamped.lab.papers import rotating_digits
 from undamped.lab.papers.irregular_series import run
 from undamped.lab.tasks.irregular.hopper import falls
-from undamped.lab.tasks.irregular.rotating_digits import RotatingDigits, turned
+from undamped.lab.tasks.irregular.rotating_digits import RotatingDigits, rotate
 from undamped.lab.tasks.ucr import archive_set, with_steps_dropped
 
 
@@ -63,9 +63,9 @@ def test_guesses_have_what_they_had_elsewhere():
 
 def test_digits_turn():
     pictures = torch.rand(2, 28, 28)
-    still = turned(pictures, torch.zeros(2))
+    still = rotate(pictures, torch.zeros(2))
     torch.testing.assert_close(still, torch.nn.functional.avg_pool2d(pictures, 2))
-    quarter = turned(pictures, torch.full((2,), torch.pi / 2))
+    quarter = rotate(pictures, torch.full((2,), torch.pi / 2))
     torch.testing.assert_close(quarter, torch.rot90(still, 1, (1, 2)), rtol=0, atol=1e-4)
 
 
@@ -84,7 +84,7 @@ def test_hoppers_fall_as_mujoco_says():
     joints = found[:, 0, 3:6]
     assert (joints >= model.jnt_range[3:, 0]).all() and (joints <= model.jnt_range[3:, 1]).all()
     task = tasks.build("hopper", series=40, points=20, seen=4)
-    _, values = task.of("train")
+    _, values = task.data("train")
     torch.testing.assert_close(values.std((0, 1)), torch.ones(12))
     assert task.span == 0.1 and task.batch("test", 0, 3).targets.shape == (20, 3, 12)
 

@@ -7,10 +7,10 @@ from undamped._base.errors import UnknownNameError
 from undamped.lab import tasks
 from undamped.lab.tasks.continuous_data import (
     DENSITIES,
+    SHAPES,
     annuli,
     density,
-    point_clouds,
-    spiral_trajectories,
+    shape_points,
     spirals,
 )
 
@@ -35,8 +35,7 @@ def test_the_same_seed_gives_the_same_data():
     for make in (
         lambda g: annuli(20, 2, g)[0],
         lambda g: spirals(20, g)[0],
-        lambda g: spiral_trajectories(3, 7, g)[0],
-        lambda g: point_clouds(5, 11, g)[0],
+        *[lambda g, name=name: shape_points(name, 20, g) for name in SHAPES],
         *[lambda g, name=name: density(name, 20, g) for name in DENSITIES],
     ):
         assert torch.equal(make(seeded(3)), make(seeded(3)))
@@ -55,19 +54,14 @@ def test_checkerboard_has_no_black_squares():
     assert bool(((torch.floor(x) + torch.floor(y)) % 2 == 0).all())
 
 
-def test_spirals_and_clouds():
+def test_spirals_and_shapes():
     x, y = spirals(100, seeded(), noise=0.0)
     assert x.shape == (100, 2) and len(x[y == 0]) == 50
-    clouds, label = point_clouds(8, 50, seeded())
-    assert clouds.shape == (8, 50, 3) and label.tolist() == [0, 1, 2, 3] * 2
-    assert torch.allclose(torch.linalg.vector_norm(clouds[0], dim=1), torch.ones(50), atol=1e-5)
-
-
-def test_spiral_trajectories_shrink():
-    path, times = spiral_trajectories(4, 30, seeded())
-    assert path.shape == (30, 4, 2) and times.shape == (30,)
-    radius = torch.linalg.vector_norm(path, dim=2)
-    assert bool((radius[-1] < radius[0]).all())
+    for name in SHAPES:
+        points = shape_points(name, 50, seeded())
+        assert points.shape == (50, 3) and points.abs().max() < 1.1
+    sphere = torch.linalg.vector_norm(shape_points("sphere", 50, seeded()), dim=1)
+    assert torch.allclose(sphere, torch.ones(50), atol=1e-5)
 
 
 def test_unknown_densities_are_refused():
@@ -79,8 +73,8 @@ def test_breast_cancer_is_split_by_class_and_scaled_by_what_is_learnt_from():
     task = tasks.build("breast-cancer", split_seed=3)
     parts = {split: task.batch(split, 0, 1000) for split in ("train", "valid", "test")}
     assert [len(part.targets) for part in parts.values()] == [341, 85, 143]
-    shares = [part.targets.double().mean().item() for part in parts.values()]
-    assert max(shares) - min(shares) < 0.01 and task.chance.metric == shares[-1]
+    fractions = [part.targets.double().mean().item() for part in parts.values()]
+    assert max(fractions) - min(fractions) < 0.01 and task.chance.metric == fractions[-1]
     x = parts["train"].inputs.double()
     assert x.mean(0).abs().max() < 1e-6 and (x.std(0, correction=0) - 1).abs().max() < 1e-5
     # The wider sample is the malignant one: classes are those of scikit-learn.

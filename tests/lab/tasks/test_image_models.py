@@ -17,7 +17,7 @@ from undamped.ode.fields.heavy_ball import HeavyBallField
 
 
 @pytest.fixture
-def pictures(tmp_path, monkeypatch):
+def data(tmp_path, monkeypatch):
     monkeypatch.setenv("UNDAMPED_DATA", str(tmp_path))
     mnist(tmp_path / "mnist", train=60, test=25)
     cifar10(tmp_path / "cifar10")
@@ -26,15 +26,15 @@ def pictures(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_mnist_pictures(pictures):
+def test_mnist_images(data):
     task = MNISTImages(validation=20, training=30, pool=2)
     assert [task.sequences(part) for part in ("train", "valid", "test")] == [30, 20, 25]
     batch = task.batch("train", 0, 8)
     assert batch.inputs.shape == (8, 196) and batch.inputs.dtype == torch.float32
     assert float(batch.inputs.min()) >= 0 and float(batch.inputs.max()) <= 1
-    whole = MNISTImages(validation=20).batch("test", 0, 4)
+    plain = MNISTImages(validation=20).batch("test", 0, 4)
     small = MNISTImages(validation=20, pool=2).batch("test", 0, 4)
-    averaged = whole.inputs.view(4, 14, 2, 14, 2).mean((2, 4)).flatten(1)
+    averaged = plain.inputs.view(4, 14, 2, 14, 2).mean((2, 4)).flatten(1)
     torch.testing.assert_close(small.inputs, averaged)
     assert 0.1 <= task.chance.metric < 0.2
     with pytest.raises(OptionError, match="divisor of 28"):
@@ -42,7 +42,7 @@ def test_mnist_pictures(pictures):
 
 
 @pytest.mark.slow
-def test_cifar_pictures(pictures):
+def test_cifar_images(data):
     task = CIFAR10Images(validation=10)
     assert task.sequences("train") == 40 and task.batch("test", 0, 3).inputs.shape == (3, 3072)
     model = models.build(
@@ -65,15 +65,15 @@ def test_the_field_is_three_convolutions_that_see_the_time():
     kernels = [layer.weight.detach().numpy() for layer in (a, b, c)]
     biases = [layer.bias.detach().numpy()[:, None, None] for layer in (a, b, c)]
     time = np.full((1, 5, 5), 0.3)
-    for sample, found in zip(y.numpy(), field(0.3, y).detach().numpy(), strict=True):
-        seen = np.concatenate((sample, time))
-        hidden = np.maximum(np.einsum("oc,cxy->oxy", kernels[0][:, :, 0, 0], seen) + biases[0], 0)
+    for sample, output in zip(y.numpy(), field(0.3, y).detach().numpy(), strict=True):
+        inputs = np.concatenate((sample, time))
+        hidden = np.maximum(np.einsum("oc,cxy->oxy", kernels[0][:, :, 0, 0], inputs) + biases[0], 0)
         padded = np.pad(np.concatenate((hidden, time)), ((0, 0), (1, 1), (1, 1)))
         windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
         hidden = np.maximum(np.einsum("ocij,cxyij->oxy", kernels[1], windows) + biases[1], 0)
-        seen = np.concatenate((hidden, time))
-        wanted = np.einsum("oc,cxy->oxy", kernels[2][:, :, 0, 0], seen) + biases[2]
-        np.testing.assert_allclose(found, wanted, atol=1e-12)
+        inputs = np.concatenate((hidden, time))
+        expected = np.einsum("oc,cxy->oxy", kernels[2][:, :, 0, 0], inputs) + biases[2]
+        np.testing.assert_allclose(output, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("general", [False, True])
@@ -82,12 +82,12 @@ def test_a_heavy_ball_of_pictures_is_one_of_vectors_pixel_by_pixel(general):
         def forward(self, t, h):
             return torch.sin(h + t)
 
-    pictures = HeavyBallField(Force(), general=general, dim=1)
+    field_of_images = HeavyBallField(Force(), general=general, dim=1)
     vectors = HeavyBallField(Force(), general=general)
     state = torch.randn(3, 4, 2, 2)
     rows = state.permute(0, 2, 3, 1)
-    wanted = vectors(0.2, rows).permute(0, 3, 1, 2)
-    torch.testing.assert_close(pictures(0.2, state), wanted)
+    expected = vectors(0.2, rows).permute(0, 3, 1, 2)
+    torch.testing.assert_close(field_of_images(0.2, state), expected)
 
 
 def test_models_of_pictures():
@@ -101,15 +101,15 @@ def test_models_of_pictures():
         model(x).sum().backward()
         assert model.evaluations > 0 and model.evaluations_backward > 0
         assert all(p.grad is not None for p in model.parameters() if p.requires_grad), name
-    begun = ConvolutionalStart(1, 3, 4)(torch.rand(2, 1, 4, 4))
-    assert begun.shape == (2, 6, 4, 4)
+    initial = ConvolutionalStart(1, 3, 4)(torch.rand(2, 1, 4, 4))
+    assert initial.shape == (2, 6, 4, 4)
     with pytest.raises(ShapeError, match="square image"):
         models.build("conv-node", input_size=15, output_size=3)
     with pytest.raises(ShapeError, match="a position starts with the image"):
         ConvHBNODE(48, 3, colours=3, channels=2)
 
 
-def test_the_comparison(pictures, monkeypatch):
+def test_the_comparison(data, monkeypatch):
     monkeypatch.setattr(
         mnist_odes,
         "MNISTImages",

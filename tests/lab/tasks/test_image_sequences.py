@@ -28,12 +28,12 @@ def pairs(count=60):
 
 @pytest.fixture
 def folder(tmp_path):
-    pictures, (numbers, labels) = some_pictures(), pairs()
+    images, (numbers, labels) = some_pictures(), pairs()
     for k, (row, label) in enumerate(zip(numbers, labels, strict=True)):
-        place = tmp_path / "own" / label / f"trial {k}"
-        place.mkdir(parents=True)
+        directory = tmp_path / "own" / label / f"trial {k}"
+        directory.mkdir(parents=True)
         for t, number in enumerate(row):
-            Image.fromarray(pictures[number]).save(place / f"{t}.png")
+            Image.fromarray(images[number]).save(directory / f"{t}.png")
     return tmp_path / "own"
 
 
@@ -46,54 +46,54 @@ def write_npz(path, **changes):
 
 def test_folders_and_files_of_both_forms_are_read_alike(folder, tmp_path):
     numbers, _ = pairs()
-    whole = write_npz(tmp_path / "whole.npz")
+    complete = write_npz(tmp_path / "whole.npz")
     numbered = write_npz(tmp_path / "numbered.npz", pictures=some_pictures(), sequences=numbers)
-    built = [tasks.build("picture-sequences", file=str(p)) for p in (folder, whole, numbered)]
+    built = [tasks.build("picture-sequences", file=str(p)) for p in (folder, complete, numbered)]
     for task in built:
         assert task.picture_shape == (3, 9, 9) and task.answer_names == ("other", "same")
         assert task.task_shape.length == 2 and len(task.source.images) == 6
-        assert sum(len(part) for part in task.parts.values()) == 60
-        assert "6 of which differ; 2 classes: other, same" in task.notes()[0]
+        assert sum(len(part) for part in task.splits.values()) == 60
+        assert "6 of them distinct; 2 classes: other, same" in task.notes()[0]
         everything = torch.cat([task.batch(s, 0, 100).targets for s in ("train", "valid", "test")])
         assert torch.bincount(everything).tolist() == [30, 30]
         # Copies of a sequence are on one side.
-        seen = {}
+        split_of = {}
         for split in ("train", "valid", "test"):
-            for row in task.source.sequences[task.parts[split]].tolist():
-                assert seen.setdefault(tuple(row), split) == split
+            for row in task.source.sequences[task.splits[split]].tolist():
+                assert split_of.setdefault(tuple(row), split) == split
     batch = built[1].batch("train", 0, 30)
-    shown = batch.expanded().inputs
-    assert shown.dtype == torch.uint8
-    equal = (shown[0] == shown[1]).flatten(1).all(1)
+    images = batch.expanded().inputs
+    assert images.dtype == torch.uint8
+    equal = (images[0] == images[1]).flatten(1).all(1)
     assert torch.equal(equal, batch.targets == 1)
 
 
 def test_a_split_that_the_source_brings_is_kept(folder, tmp_path):
     words = np.array(["train"] * 40 + ["test"] * 20)
     task = tasks.build("picture-sequences", file=str(write_npz(tmp_path / "s.npz", split=words)))
-    assert task.parts["test"].tolist() == list(range(40, 60)) and len(task.parts["valid"]) > 0
+    assert task.splits["test"].tolist() == list(range(40, 60)) and len(task.splits["valid"]) > 0
     deep = tmp_path / "deep"
     deep.mkdir()
     for part in ("train", "test"):
         (deep / part).symlink_to(folder)
-    given = tasks.build("picture-sequences", file=str(deep))
-    assert len(given.parts["test"]) == 60 and len(given.source.images) == 6
+    published = tasks.build("picture-sequences", file=str(deep))
+    assert len(published.splits["test"]) == 60 and len(published.source.images) == 6
 
 
 def test_from_a_folder_to_an_answer(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["train", str(folder), "corelnet", "train.steps=25", "model.encoder=frozen"]
-    said = CliRunner().invoke(cli.app, [*words, "train.batch_size=8", "--no-page", "--json"])
-    assert said.exit_code == 0, said.output
-    run = json.loads(said.stdout)
+    result = CliRunner().invoke(cli.app, [*words, "train.batch_size=8", "--no-page", "--json"])
+    assert result.exit_code == 0, result.output
+    run = json.loads(result.stdout)
     assert run["task"]["name"] == "picture-sequences" and run["answer_names"] == ["other", "same"]
-    said = CliRunner().invoke(cli.app, ["predict", run["run"], str(folder / "same"), "--json"])
-    assert said.exit_code == 0, said.output
-    answers = json.loads(said.stdout)
+    result = CliRunner().invoke(cli.app, ["predict", run["run"], str(folder / "same"), "--json"])
+    assert result.exit_code == 0, result.output
+    answers = json.loads(result.stdout)
     assert len(answers) == 30 and answers[2]["sequence"] == "trial 2"
     assert set(answers[0]["probabilities"]) == {"other", "same"}
-    said = CliRunner().invoke(cli.app, ["predict", run["run"], str(folder / "same")])
-    assert said.stdout.startswith("trial 0: ")
+    result = CliRunner().invoke(cli.app, ["predict", run["run"], str(folder / "same")])
+    assert result.stdout.startswith("trial 0: ")
 
 
 def one_shorter(folder):
@@ -109,12 +109,12 @@ def one_class(folder):
 
 
 def single(folder):
-    for picture in folder.glob("*/*/1.png"):
-        picture.unlink()
+    for image in folder.glob("*/*/1.png"):
+        image.unlink()
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (one_shorter, "trial 3 has 1 images, but .* has 2"),
         (one_larger, "1.png has 12 × 9 pixels, but '0.png' has 9 × 9"),
@@ -122,15 +122,15 @@ def single(folder):
         (single, "a sequence must have at least two images, got one"),
     ],
 )
-def test_bad_folders_are_one_sentence(folder, spoil, said):
+def test_bad_folders_are_one_sentence(folder, spoil, message):
     spoil(folder)
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         tasks.build("picture-sequences", file=str(folder))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"labels": None}, "has no array 'labels', only pictures"),
         (
@@ -145,12 +145,12 @@ def test_bad_folders_are_one_sentence(folder, spoil, said):
             "indices of the images .* from 0 to 5",
         ),
         ({"split": np.array(["train", "exam"] * 30)}, "split must be one of train, valid, test"),
-        ({"split": np.array(["train"] * 60)}, "test part: expected at least one sequence"),
+        ({"split": np.array(["train"] * 60)}, "the test split has none of the 60 sequences"),
     ],
 )
-def test_bad_files_are_one_sentence(changes, said, tmp_path):
+def test_bad_files_are_one_sentence(changes, message, tmp_path):
     path = write_npz(tmp_path / "own.npz", **changes)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         tasks.build("picture-sequences", file=str(path))
 
 
@@ -160,6 +160,6 @@ def test_what_is_not_there_is_said(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="empty has no images"):
         read_image_sequences(tmp_path / "empty")
-    with pytest.raises(OptionError, match="fractions: expected three shares"):
+    with pytest.raises(OptionError, match="fractions must be three positive numbers"):
         path = write_npz(tmp_path / "own.npz")
         tasks.build("picture-sequences", file=str(path), fractions=(0.5, 0.5))

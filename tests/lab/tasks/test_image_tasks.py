@@ -8,7 +8,7 @@ from canonical_files import cifar_arrays, everything
 from undamped._base.errors import DataError, OptionError
 from undamped.lab import tasks
 from undamped.lab.data.published.formats.images import read_idx_folder
-from undamped.lab.tasks.smnist import pixel_order
+from undamped.lab.tasks.images import pixel_order
 
 FIRST = {
     "exprnn": [319, 576, 323, 107, 355, 716],
@@ -44,11 +44,11 @@ def test_the_global_random_numbers_are_left_alone():
 @pytest.mark.parametrize("images", ["mnist", "fashion-mnist"])
 def test_pixels_come_row_after_row(data, images):
     task = tasks.build("smnist", images=images, validation=10)
-    found = read_idx_folder(data / images)
+    mnist = read_idx_folder(data / images)
     batch = task.batch("test", 0, 20)
     assert batch.inputs.dtype == torch.uint8 and batch.inputs.shape == (784, 20, 1)
-    assert np.array_equal(batch.inputs[:, 3, 0].numpy(), found.test[3].ravel())
-    assert batch.targets.tolist() == found.test_labels.tolist()
+    assert np.array_equal(batch.inputs[:, 3, 0].numpy(), mnist.test[3].ravel())
+    assert batch.targets.tolist() == mnist.test_labels.tolist()
 
 
 def test_permuted_pixels(data):
@@ -64,8 +64,8 @@ def test_validation_is_held_out_of_training(data):
     assert sizes == {"train": 25, "valid": 15, "test": 20}
     rows = torch.cat([task._data[split][0] for split in ("train", "valid")])
     assert len(rows.unique(dim=0)) == 40
-    other = tasks.build("smnist", validation=15, split_seed=1)
-    assert not torch.equal(other._data["valid"][0], task._data["valid"][0])
+    different = tasks.build("smnist", validation=15, split_seed=1)
+    assert not torch.equal(different._data["valid"][0], task._data["valid"][0])
     with pytest.raises(OptionError, match="less than the 40 training images"):
         tasks.build("smnist", validation=40).batch("train", 0, 2)
 
@@ -74,15 +74,15 @@ def test_cifar_rows_and_the_one_noise(data):
     task = tasks.build("noise-cifar", validation=10)
     batch = task.batch("test", 0, 10)
     assert batch.inputs.shape == (1000, 10, 96)
-    pictures, labels = cifar_arrays()["test_batch"]
-    expected = torch.from_numpy(pictures).float().div(255)
+    images, labels = cifar_arrays()["test_batch"]
+    expected = torch.from_numpy(images).float().div(255)
     expected = expected.permute(0, 2, 1, 3).reshape(10, 32, 96).transpose(0, 1)
     assert torch.equal(batch.inputs[:32], expected)
     assert batch.targets.tolist() == labels
     noise = batch.inputs[32:]
     assert (noise == noise[:, :1]).all() and abs(noise.std() - 1) < 0.02
-    other = tasks.build("noise-cifar", validation=10, seed=7).batch("train", 3, 4)
-    assert torch.equal(other.inputs[32:], noise[:, :4]), "every pass, part and run has the same"
+    different = tasks.build("noise-cifar", validation=10, seed=7).batch("train", 3, 4)
+    assert torch.equal(different.inputs[32:], noise[:, :4]), "every pass, part and run has the same"
     fresh = tasks.build("noise-cifar", validation=10, noise_seed=1).batch("train", 3, 4)
     assert not torch.equal(fresh.inputs[32:], noise[:, :4])
 

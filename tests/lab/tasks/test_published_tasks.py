@@ -28,13 +28,13 @@ def data(tmp_path, monkeypatch):
 def test_ptb_parts_places_and_state(data):
     task = tasks.build("ptb", length=20)
     assert task.carries_state and task.readout == "every"
-    train = task.decode(task._parts["train"])
+    train = task.decode(task.splits["train"])
     assert train.startswith("the <unk> fell") and "\n" in task.vocabulary
     first, second = task.batch("train", 0, 3), task.batch("train", 1, 3)
     assert first.inputs.shape == (20, 3)
     assert train.startswith(task.decode(first.inputs[:, 0]) + task.decode(second.inputs[:, 0]))
     assert torch.equal(first.inputs[1:], first.targets[:-1])
-    assert task.decode(task._parts["test"]).endswith("said no\n")
+    assert task.decode(task.splits["test"]).endswith("said no\n")
 
 
 # Lorenz-96
@@ -42,7 +42,7 @@ def test_ptb_parts_places_and_state(data):
 
 def test_lorenz_against_small_steps():
     start = 8 + np.random.default_rng(0).uniform(-0.5, 0.5, (2, 5))
-    found = integrate(start, 8.0, 30)
+    states = integrate(start, 8.0, 30)
     x, expected = start.copy(), [start.copy()]
 
     def field(x):
@@ -60,7 +60,7 @@ def test_lorenz_against_small_steps():
             d = field(x + h * c)
             x = x + h / 6 * (a + 2 * b + 2 * c + d)
         expected.append(x.copy())
-    assert np.allclose(found, expected, atol=1e-6)
+    assert np.allclose(states, expected, atol=1e-6)
 
 
 def test_lorenz_parts_answers_and_metric():
@@ -98,8 +98,8 @@ def test_ucr_by_file_and_other_splits(data, tmp_path):
     pooled = tasks.build("ucr", file=str(tmp_path / "Waves"), split="stratified")
     sizes = {part: pooled.sequences(part) for part in ("train", "valid", "test")}
     assert sum(sizes.values()) == 20 and sizes["train"] > sizes["test"] > 0
-    alone = tasks.build("ucr", file=str(tmp_path / "Waves" / "Waves_TEST.ts"))
-    assert sum(alone.sequences(part) for part in ("train", "valid", "test")) == 8
+    single = tasks.build("ucr", file=str(tmp_path / "Waves" / "Waves_TEST.ts"))
+    assert sum(single.sequences(part) for part in ("train", "valid", "test")) == 8
 
 
 def test_the_split_of_lem_has_the_published_sizes():
@@ -179,7 +179,7 @@ def test_rates_are_read_off_clean_signals():
 
 def test_systole_is_split_by_time_with_a_gap(data):
     task = tasks.build("vitals", stride_seconds=8.0)
-    begins = {part: task.series_set.origin[index, 1] for part, index in task.parts.items()}
+    begins = {part: task.series_set.origin[index, 1] for part, index in task.splits.items()}
     assert begins["train"].max() + 4000 <= begins["valid"].min() - 4000
     assert begins["valid"].max() + 4000 <= begins["test"].min() - 4000
     rates = np.asarray(task.series_set.targets)
@@ -193,7 +193,7 @@ def test_systole_is_split_by_time_with_a_gap(data):
 def test_simulated_people_are_on_one_side(data):
     pytest.importorskip("neurokit2")
     task = tasks.build("vitals", data="simulated", subjects=5, windows=2)
-    sides = [set(task.series_set.groups[index]) for index in task.parts.values()]
+    sides = [set(task.series_set.groups[index]) for index in task.splits.values()]
     assert not (sides[0] & sides[1] or sides[0] & sides[2] or sides[1] & sides[2])
     assert task.series_set.series[0].shape == (4000, 2)
 
@@ -206,5 +206,5 @@ def test_vitals_from_a_file(data, tmp_path):
         (folder / f"Rates_{part}.ts").write_text(f"@targetLabel true\n@data\n{rows}\n")
     task = tasks.build("vitals", file=str(folder))
     assert task.kind == "regression" and task.metric == "rmse"
-    with pytest.raises(OptionError, match="all its channels"):
+    with pytest.raises(OptionError, match="signals=ecg is not possible with a file"):
         tasks.build("vitals", file=str(folder), signals="ecg")

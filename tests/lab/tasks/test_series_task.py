@@ -48,8 +48,8 @@ def test_classification_batches_have_true_lengths():
     assert batch.inputs.shape == (int(batch.lengths.max()), 8, 2)
     for row, length in enumerate(batch.lengths.tolist()):
         assert not batch.inputs[length:, row].any()
-    again = SeriesTask(data).batch("train", 0, 8)
-    assert torch.equal(batch.inputs, again.inputs)
+    repeated = SeriesTask(data).batch("train", 0, 8)
+    assert torch.equal(batch.inputs, repeated.inputs)
 
 
 def test_one_pass_sees_every_series_once_and_like_lengths_together():
@@ -57,21 +57,21 @@ def test_one_pass_sees_every_series_once_and_like_lengths_together():
     order = task.order(0, 4)
     assert sorted(order.tolist()) == list(range(task.sequences("train")))
     assert not torch.equal(order, task.order(1, 4))
-    lengths = task.series_set.lengths[task.parts["train"]]
+    lengths = task.series_set.lengths[task.splits["train"]]
     spread = [np.ptp(lengths[order[i : i + 4].numpy()]) for i in range(0, 56, 4)]
     assert np.mean(spread) < np.ptp(lengths) / 2
 
 
 def test_chance_of_classes_is_that_of_the_commonest():
     task = SeriesTask(SeriesSet.of(waves(40, False), targets=["a"] * 30 + ["b"] * 10))
-    labels = np.asarray(task.series_set.targets)[task.parts["test"]]
+    labels = np.asarray(task.series_set.targets)[task.splits["test"]]
     assert task.chance.metric == pytest.approx((labels == "a").mean())
     assert "'a'" in task.chance.rule
 
 
 def test_regression_scores_are_in_original_units():
     series = waves(40)
-    targets = np.array([1000 + 50 * one.mean() for one in series])
+    targets = np.array([1000 + 50 * values.mean() for values in series])
     task = SeriesTask(SeriesSet.of(series, targets=targets))
     assert task.kind == "regression" and task.metric == "rmse" and not task.higher_is_better
     model = Answers(task)
@@ -81,10 +81,10 @@ def test_regression_scores_are_in_original_units():
         batch = task.batch("test", number, 3)
         out = model.run(batch)[0].double().numpy()
         answers += [a["value"] for a in task.preparation.answer(out)]
-        truth += targets[task.parts["test"]][3 * number : 3 * number + len(out)].tolist()
+        truth += targets[task.splits["test"]][3 * number : 3 * number + len(out)].tolist()
     expected = np.sqrt(np.mean((np.array(answers) - truth) ** 2))
     assert scores.metric == pytest.approx(expected, rel=1e-5)
-    train, test = (targets[task.parts[name]] for name in ("train", "test"))
+    train, test = (targets[task.splits[name]] for name in ("train", "test"))
     assert task.chance.metric == pytest.approx(
         np.sqrt(np.mean((test - train.mean()) ** 2)), rel=1e-4
     )
@@ -95,8 +95,8 @@ def test_padded_steps_carry_no_loss_and_no_score(classes):
     series = waves(20)
     random = np.random.default_rng(1)
     labels = [
-        random.integers(0, 3, len(one)) if classes else random.normal(size=len(one)) * 5
-        for one in series
+        random.integers(0, 3, len(values)) if classes else random.normal(size=len(values)) * 5
+        for values in series
     ]
     task = SeriesTask(SeriesSet.of(series, targets=labels))
     assert task.kind == ("steps" if classes else "step-regression")
@@ -106,17 +106,17 @@ def test_padded_steps_carry_no_loss_and_no_score(classes):
     assert task.answers(batch) == int(batch.lengths.sum())
     prediction = torch.randn(*batch.inputs.shape[:2], task.output_size)
     steps = torch.arange(len(batch.inputs))[:, None] < batch.lengths
-    kept, truth = prediction[steps], batch.targets[steps]
+    answers, truth = prediction[steps], batch.targets[steps]
     score, count = task.score(prediction, batch)
     if classes:
-        expected = torch.nn.functional.cross_entropy(kept, truth)
-        assert score == (kept.argmax(-1) == truth).sum()
+        expected = torch.nn.functional.cross_entropy(answers, truth)
+        assert score == (answers.argmax(-1) == truth).sum()
         assert (batch.targets[~steps] == NO_ANSWER).all()
     else:
-        expected = (kept[:, 0] - truth).square().mean()
+        expected = (answers[:, 0] - truth).square().mean()
         scale = task.preparation.target_std[0] ** 2
-        assert score.item() == pytest.approx((expected * len(kept) * scale).item(), rel=1e-5)
-    assert count == len(kept)
+        assert score.item() == pytest.approx((expected * len(answers) * scale).item(), rel=1e-5)
+    assert count == len(answers)
     torch.testing.assert_close(task.loss(prediction, batch), expected)
     assert 0 < task.chance.metric < 10
 
@@ -131,7 +131,7 @@ def test_forecast_targets_and_the_last_value():
     batch = task.batch("test", 0, 5)
     assert batch.inputs.shape == (10, 5, 2) and batch.targets.shape == (5, 4)
     answer = task.preparation.answer(batch.targets.numpy())[0]["forecast"]["line"]
-    start = task.series_set.series[task.parts["test"][0]][0, 0]
+    start = task.series_set.series[task.splits["test"][0]][0, 0]
     assert answer == pytest.approx([start + 10 + k for k in range(4)], rel=1e-5)
     assert task.chance.metric == pytest.approx(np.sqrt(np.mean(np.arange(1, 5) ** 2)), rel=1e-5)
 
@@ -143,7 +143,7 @@ def test_choices_are_said_aloud():
     timestamps = [np.cumsum(np.random.default_rng(i).random(20) + 0.1) for i in range(30)]
     targets = ["a", "b"] * 14 + ["a", None]
     data = SeriesSet.of(series, targets=np.array(targets, dtype=object), times=timestamps)
-    said = " ".join(SeriesTask(data).notes())
+    notes = " ".join(SeriesTask(data).notes())
     for words in (
         "classification",
         "without a target",
@@ -152,7 +152,7 @@ def test_choices_are_said_aloud():
         "2 of 1,160 values",
         "irregular",
     ):
-        assert words in said
+        assert words in notes
 
 
 def test_wrong_questions():

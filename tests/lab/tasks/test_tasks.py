@@ -13,15 +13,15 @@ from undamped.lab.tasks.task import Task
 
 @pytest.mark.parametrize("name", ["copy", "denoise", "adding", "digits"])
 def test_another_seed_is_other_data(name):
-    one, two = tasks.build(name, seed=1), tasks.build(name, seed=2)
-    assert not torch.equal(one.batch("train", 0, 4).inputs, two.batch("train", 0, 4).inputs)
+    first, second = tasks.build(name, seed=1), tasks.build(name, seed=2)
+    assert not torch.equal(first.batch("train", 0, 4).inputs, second.batch("train", 0, 4).inputs)
 
 
 @pytest.mark.parametrize("name", ["copy", "denoise", "adding"])
 def test_held_out_parts_differ_from_training_and_end(name):
     task = tasks.build(name)
-    seen = [task.batch(split, 0, 8).inputs for split in ("train", "valid", "test")]
-    assert not torch.equal(seen[0], seen[1]) and not torch.equal(seen[1], seen[2])
+    batches = [task.batch(split, 0, 8).inputs for split in ("train", "valid", "test")]
+    assert not torch.equal(batches[0], batches[1]) and not torch.equal(batches[1], batches[2])
     count = task.count("test", 100)
     assert (
         sum(task.batch("test", i, 100).inputs.shape[1] for i in range(count))
@@ -109,7 +109,7 @@ def test_copy_chance_is_that_of_a_model_that_says_symbols_at_random():
 
 def test_transfer_copy_is_tested_at_other_delays():
     task = tasks.build("transfer-copy", delay=5, test_delays=(5, 50))
-    parts = task.test_parts()
+    parts = task.test_tasks()
     assert list(parts) == ["delay 5", "delay 50"]
     assert parts["delay 50"].batch("test", 0, 2).inputs.shape[0] == 70
 
@@ -145,11 +145,11 @@ def test_digits_are_real_and_the_noise_is_shared():
     images, labels = load_digits(return_X_y=True)
     for i in range(16):
         flat = (batch.inputs[:8, i].flatten() * 16).round().numpy()
-        places = (images == flat).all(1).nonzero()[0]
-        assert batch.targets[i] in labels[places]
+        matches = (images == flat).all(1).nonzero()[0]
+        assert batch.targets[i] in labels[matches]
     assert (batch.inputs[8:] == batch.inputs[8:, :1]).all()
-    other = task.batch("valid", 0, 16)
-    assert torch.equal(other.inputs[8:, :16], batch.inputs[8:]), "one noise for all parts"
+    valid = task.batch("valid", 0, 16)
+    assert torch.equal(valid.inputs[8:, :16], batch.inputs[8:]), "one noise for all parts"
 
 
 def test_digits_fresh_noise_and_uniform_noise():
@@ -167,12 +167,12 @@ def test_digit_parts_do_not_overlap_and_a_pass_sees_each_once():
     sizes = {split: task.sequences(split) for split in ("train", "valid", "test")}
     assert sizes == {"train": 1257, "valid": 270, "test": 270}
     per_pass = task.count("train", 100)
-    seen = torch.cat([task.batch("train", i, 100).inputs for i in range(per_pass)], dim=1)
-    assert len(seen.transpose(0, 1).flatten(1).unique(dim=0)) >= 1195
+    images = torch.cat([task.batch("train", i, 100).inputs for i in range(per_pass)], dim=1)
+    assert len(images.transpose(0, 1).flatten(1).unique(dim=0)) >= 1195
     first, second = task.batch("train", 0, 100), task.batch("train", per_pass, 100)
     assert not torch.equal(first.inputs, second.inputs), "shuffled anew"
-    other = tasks.build("digits", length=8, split_seed=1)
-    assert not torch.equal(other.batch("test", 0, 50).inputs, task.batch("test", 0, 50).inputs)
+    different = tasks.build("digits", length=8, split_seed=1)
+    assert not torch.equal(different.batch("test", 0, 50).inputs, task.batch("test", 0, 50).inputs)
 
 
 def test_hello():
@@ -197,7 +197,7 @@ def test_a_text_file_is_read_in_order_with_places_that_go_on(tmp_path):
     assert torch.equal(first.inputs[1:], first.targets[:-1])
     read = [task.batch("train", i, 4).inputs[:, 0] for i in range(task.count("train", 4))]
     assert text.startswith(task.decode(torch.cat(read)))
-    train, test = task._parts["train"], task._parts["test"]
+    train, test = task.splits["train"], task.splits["test"]
     assert len(train) == 1800 and len(test) == 100
     assert task.chance.metric == pytest.approx(task.chance.loss / math.log(2))
 

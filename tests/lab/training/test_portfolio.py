@@ -160,14 +160,14 @@ def test_attempts_are_compared_on_the_draws_that_both_have_seen():
 def test_validation_data_are_drawn_anew_without_the_test_part():
     series, classes = waves(60)
     task = task_of(series, classes)
-    pool = set(task.parts["train"]) | set(task.parts["valid"])
+    pool = set(task.splits["train"]) | set(task.splits["valid"])
     drawn = [task.redrawn(number) for number in (1, 2)]
     for one in drawn:
-        assert one is not None and set(one.parts["test"]) == set(task.parts["test"])
-        assert set(one.parts["train"]) | set(one.parts["valid"]) == pool
-        assert not set(one.parts["train"]) & set(one.parts["valid"])
-        assert len(one.parts["valid"]) == pytest.approx(len(task.parts["valid"]), abs=2)
-    assert set(drawn[0].parts["valid"]) != set(drawn[1].parts["valid"])
+        assert one is not None and set(one.splits["test"]) == set(task.splits["test"])
+        assert set(one.splits["train"]) | set(one.splits["valid"]) == pool
+        assert not set(one.splits["train"]) & set(one.splits["valid"])
+        assert len(one.splits["valid"]) == pytest.approx(len(task.splits["valid"]), abs=2)
+    assert set(drawn[0].splits["valid"]) != set(drawn[1].splits["valid"])
     assert task_of(series, classes, split="time").redrawn(1) is None
 
 
@@ -179,7 +179,7 @@ def test_groups_stay_on_one_side_when_validation_data_are_drawn_anew():
     groups = np.arange(60) // 5
     found = SeriesSet.of(list(series.transpose(0, 2, 1)), targets=classes, groups=groups)
     again = SeriesTask(found).redrawn(3)
-    assert not set(groups[again.parts["train"]]) & set(groups[again.parts["valid"]])
+    assert not set(groups[again.splits["train"]]) & set(groups[again.splits["valid"]])
 
 
 def test_a_handful_of_validation_series_is_not_asked_about_networks():

@@ -98,7 +98,7 @@ def test_what_cannot_be_asked_is_said(options, word):
 def test_classes_that_cannot_be_found_are_said():
     series, labels = waves(40, noise=1.0)
     third = ["other" if number % 4 == 1 else one for number, one in enumerate(labels)]
-    with pytest.raises(OptionError, match="positive must name one of"):
+    with pytest.raises(OptionError, match="positive must be one of the classes"):
         SeriesTask(SeriesSet.of(list(series), targets=third), sensitivity=0.9)
     with pytest.raises(OptionError, match="needs kind=classification"):
         SeriesTask(SeriesSet.of(list(series), targets=np.linspace(0, 1, 40)), sensitivity=0.9)

@@ -107,14 +107,14 @@ def predict_trajectories(
     import torch
 
     from undamped.lab.cli.screen import console, print_json
-    from undamped.lab.tasks.physics.own_trajectories import read_trajectories
     from undamped.lab.tasks.physics.scores import relative_error
+    from undamped.lab.tasks.physics.trajectory_files import read_trajectories
 
     recordings = read_trajectories(str(data), _columns(run, model))
     names, dtype = model.space.names, next(model.parameters()).dtype
     rows: list[dict[str, Any]] = []
     for index, true in enumerate(recordings.states):
-        row = recordings.given(index, 0).to(dtype).unsqueeze(0)
+        row = recordings.state(index, 0).to(dtype).unsqueeze(0)
         z, u = row[:, : model.space.size], row[:, model.space.size :]
         with torch.no_grad():
             times = torch.from_numpy(recordings.times[index])
@@ -149,9 +149,9 @@ def predict_trajectories(
 def _columns(run: Run, model: StateModel) -> dict[str, Any]:
     """Return the roles of the columns: as in training, or by the names of the state space."""
     from undamped._base.options import options_in
-    from undamped.lab.tasks.physics.own_trajectories import OwnColumns
+    from undamped.lab.tasks.physics.trajectory_columns import TrajectoryColumns
 
-    declared = {name: option.default for name, option in options_in(OwnColumns).items()}
+    declared = {name: option.default for name, option in options_in(TrajectoryColumns).items()}
     entry, space = run.settings["task"], model.space
     if entry["name"] == "trajectories":
         return {**declared, **{k: v for k, v in entry["options"].items() if k in declared}}

@@ -45,9 +45,9 @@ def bands_of(run: Run, model: TaskModel, *, follow: bool) -> Bands | None:
 
     bands = run.bands()
     task = run.task() if follow else None
-    if bands is None or not isinstance(task, SeriesTask) or not len(task.parts["test"]):
+    if bands is None or not isinstance(task, SeriesTask) or not len(task.splits["test"]):
         return bands
-    cut, test = task.series_set, task.parts["test"]
+    cut, test = task.series_set, task.splits["test"]
     if cut.origin is None:
         return bands
     answers, truth = answers_and_truth(model, task, "test", 64)

@@ -187,9 +187,9 @@ def _test_part(run: Run) -> SeriesSet:
     from undamped.lab.tasks.series import SeriesTask
 
     task = run.task() if run.settings["task"]["name"] in tasks else None
-    if not isinstance(task, SeriesTask) or not len(task.parts["test"]):
+    if not isinstance(task, SeriesTask) or not len(task.splits["test"]):
         raise OptionError(f"{run.path} has no test part. Name a file after the run folder.")
-    return task.series_set.take(task.parts["test"])
+    return task.series_set.take(task.splits["test"])
 
 
 def _answer(name: str, preparation: Preparation, outputs: Any, truth: Any) -> dict[str, Any]:

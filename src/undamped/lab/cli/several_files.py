@@ -41,7 +41,7 @@ def summary_of(found: Mapping[str, tuple[Task, list[dict[str, Any]]]]) -> dict[s
     scores: list[list[float]] = []
     for task, rows in found.values():
         names = [row["model"] for row in rows]
-        part = next(iter(task.test_parts()), "valid")
+        part = next(iter(task.test_tasks()), "valid")
         if not all(part in row for row in rows):
             continue
         sign = -1.0 if task.higher_is_better else 1.0

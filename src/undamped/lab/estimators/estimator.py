@@ -241,7 +241,7 @@ class SequenceEstimator(TrainParams, BaseEstimator):
         self.preparation_ = task.preparation
         self.tried_ = settings.get("tried", [])
         self.history_ = run.metrics()
-        if not len(task.parts["valid"]):  # then scores are those of the training split
+        if not len(task.splits["valid"]):  # then scores are those of the training part
             self.history_ = [
                 {name: value for name, value in row.items() if not name.startswith("valid_")}
                 for row in self.history_

@@ -48,7 +48,7 @@ class EstimatorTask(SeriesTask):
     def _set_class_weights(self, weights: Mapping[str, float]) -> None:
         """Set the class weights; their mean over the training split is 1."""
         values = np.array([weights[label] for label in self.preparation.classes or ()])
-        counts = class_counts(self.series_set, self.preparation, self.parts["train"])
+        counts = class_counts(self.series_set, self.preparation, self.splits["train"])
         total = counts @ values
         if not total:
             raise DataError(
@@ -66,7 +66,7 @@ class EstimatorTask(SeriesTask):
         batch = super().take(split, index, generator)
         if self.sample_weights is None:
             return batch
-        weights = self.sample_weights[self._members(split)[index.numpy()]]
+        weights = self.sample_weights[self._indices(split)[index.numpy()]]
         return batch._replace(weights=torch.from_numpy(weights))
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
@@ -107,9 +107,9 @@ class EstimatorTask(SeriesTask):
 class ChangeTensors(SeriesTensors):
     """Future values as differences from the last value."""
 
-    def _to_come(self, number: int) -> Tensor:
-        values = super()._to_come(number).view(-1, len(self.preparation.forecast))
-        last = self._inputs(number).inputs[-1, : values.shape[1]]
+    def _to_come(self, index: int) -> Tensor:
+        values = super()._to_come(index).view(-1, len(self.preparation.forecast))
+        last = self._inputs(index).inputs[-1, : values.shape[1]]
         return (values - torch.from_numpy(last)).flatten()
 
 

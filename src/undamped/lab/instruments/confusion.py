@@ -143,7 +143,7 @@ def confusion(
         sequences: Largest number of sequences.
         name: Name of the model in figures.
     """
-    if task.answer != "class" or task.readout != "last" or not task.test_parts():
+    if task.answer != "class" or task.readout != "last" or not task.test_tasks():
         raise InapplicableError("its task does not have one class per sequence and a test split")
     size = task.output_size
     counts = np.zeros((size, size), dtype=np.int64)

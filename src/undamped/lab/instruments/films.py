@@ -111,7 +111,7 @@ def films(model: TaskModel, task: Task | None, *, film: int = 0, name: str = "")
     """
     if task is None or task.input_kind != "pictures" or task.answer != "trajectory":
         raise InapplicableError("its outputs are not images")
-    part = list(task.test_parts().values())[-1]
+    part = list(task.test_tasks().values())[-1]
     batch = part.batch("test", 0, FILMS)
     with evaluating(model), torch.no_grad():
         predictions = model(batch)

@@ -44,7 +44,7 @@ class Generalisation(Result):
     @classmethod
     def measure(cls, probe: Probe) -> Generalisation:
         """Score the model on every test split of its task."""
-        if probe.task is None or not optional.seen_part(probe.task):
+        if probe.task is None or not optional.in_distribution(probe.task):
             raise InapplicableError("its task has no test splits both like training and new")
         return generalisation(probe.model, probe.task, name=probe.name)
 
@@ -127,19 +127,19 @@ def generalisation(
 
     Args:
         model: The model.
-        task: A task with a `seen_part`, whose metric is an accuracy.
+        task: A task with a `in_distribution`, whose metric is an accuracy.
         sequences: Largest number of sequences of each split.
         name: Name of the model in figures.
     """
-    parts = task.test_parts()
-    if optional.seen_part(task) not in parts or len(parts) < 2 or task.metric != "accuracy":
+    parts = task.test_tasks()
+    if optional.in_distribution(task) not in parts or len(parts) < 2 or task.metric != "accuracy":
         raise InapplicableError(
             "its task must be scored by accuracy and have a test split like training and others, "
             f"got {', '.join(parts)} scored by {task.metric}; hold some objects out, for example "
             "with task.holdout=95"
         )
-    names = [part for part in parts if part != optional.seen_part(task)] + [
-        optional.seen_part(task)
+    names = [part for part in parts if part != optional.in_distribution(task)] + [
+        optional.in_distribution(task)
     ]
     scores = [_score(model, parts[part], sequences) for part in names]
     return Generalisation(

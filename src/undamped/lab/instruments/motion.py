@@ -89,7 +89,7 @@ def follow(model: StateModel, task: Task, count: int = STARTS) -> Motion:
     """Integrate a model from the initial states of a task's longest test split; see `Motion`."""
     from undamped.analysis.core.probe import InapplicableError
 
-    parts = [part for part in task.test_parts().values() if isinstance(part, RolloutScores)]
+    parts = [part for part in task.test_tasks().values() if isinstance(part, RolloutScores)]
     if not parts:
         raise InapplicableError("its task has no trajectories")
     part = parts[-1]

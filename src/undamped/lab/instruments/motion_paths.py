@@ -14,7 +14,7 @@ from undamped._base.registry import instruments
 from undamped.analysis.core import Layout, Probe, Result, Style, Trace
 from undamped.analysis.core.figures import reference
 from undamped.lab.instruments.motion import Motion, follow, joined, motion_of
-from undamped.lab.tasks.physics.drawing import Drawing, in_phase_plane
+from undamped.lab.tasks.physics.system import Drawing, in_phase_plane
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
 
@@ -130,7 +130,7 @@ def _drawn(motion: Motion, states: Tensor) -> Drawing:
     if motion.system is None:
         return in_phase_plane(states, motion.space.names)
     finite = states.isfinite().all(-1)
-    drawing = motion.system.picture(states.nan_to_num())
+    drawing = motion.system.drawing(states.nan_to_num())
     bodies = torch.where(finite[:, None, None], drawing.bodies, torch.nan)
     return Drawing(bodies, drawing.rods, drawing.x, drawing.y, drawing.equal)
 

@@ -20,7 +20,7 @@ from undamped._base.registry import experiments, models
 from undamped.lab.papers.runs import fit_once, prefixed
 from undamped.lab.report.charts import panels
 from undamped.lab.report.table import Progress, Report, Table, silent
-from undamped.lab.tasks.irregular.curves import Ask
+from undamped.lab.tasks.irregular.curves import Query
 from undamped.lab.tasks.irregular.rotating_digits import SIDE, RotatingDigits
 
 OPTIONS = {"decoder_size": 128, "noise": 0.1}
@@ -54,7 +54,7 @@ class Prediction:
 def run(
     *,
     networks: Sequence[str] = ("ode2vae", "latent-ode"),
-    ask: Ask = "all",
+    ask: Query = "all",
     seen: PositiveInt = 8,
     steps: PositiveInt = 2000,
     seed: NonNegativeInt = 0,

@@ -156,8 +156,8 @@ def dataset_size(task: Any) -> dict[str, Any]:
     return {
         "length": int(task.series_set.lengths.max()),
         "classes": task.output_size,
-        "train": len(task.parts["train"]) + len(task.parts["valid"]),
-        "test": len(task.parts["test"]),
+        "train": len(task.splits["train"]) + len(task.splits["valid"]),
+        "test": len(task.splits["test"]),
         "chance": task.chance.metric,
     }
 
@@ -187,8 +187,8 @@ def nearest_neighbour(task: Any) -> tuple[float, str]:
     Args:
         task: A `SeriesTask` of classification; validation series are used as training series.
     """
-    training = np.concatenate([task.parts["train"], task.parts["valid"]])
-    tests = task.parts["test"]
+    training = np.concatenate([task.splits["train"], task.splits["valid"]])
+    tests = task.splits["test"]
     prepared = {
         number: task.preparation.transform(task.series_set.series[number])
         for number in [*training, *tests]

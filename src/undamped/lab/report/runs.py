@@ -144,7 +144,7 @@ def _score(settings: dict[str, Any], task: Task) -> Score | None:
     result = settings.get("result")
     if not result:
         return None
-    split = next(iter(task.test_parts()), "valid")
+    split = next(iter(task.test_tasks()), "valid")
     scores = result.get(split)
     value = scores.get(task.metric) if isinstance(scores, Mapping) else None
     if not isinstance(value, (int, float)):

@@ -1,4 +1,4 @@
-"""Tasks: data, loss, metric, and what a guess would score."""
+"""Tasks: data, loss, metric, and the score of a naive baseline."""
 
 from undamped._base.lazy import lazy_names
 from undamped._base.registry import tasks

@@ -15,28 +15,25 @@ LONGER = {"steps": 10_000, "batch_size": 50, "schedule": "cosine"}
 
 @tasks.register("adding")
 class Adding(GeneratedTask):
-    """Add the two marked numbers of a long list.
+    """Add the two marked numbers of a long sequence.
 
-    Each step holds a number from [0, 1) and a mark. One mark lies in the first half, one in the
-    second; the answer after the last step is the sum of the two marked numbers. Guessing one
-    gives a mean squared error of 1/6.
+    Each step has a number from [0, 1) and a mark. One mark is in the first half, one in the second;
+    the target after the last step is the sum of the two marked numbers. The constant prediction 1
+    has a mean squared error of 1/6.
 
     Args:
         length: Steps of a sequence.
-        seed: Where the random numbers of the data come from.
+        seed: Seed of the data.
 
     Reference:
         S. Hochreiter, J. Schmidhuber. Long short-term memory. Neural Computation 9, 1997.
     """
 
-    # Rates and constants of lem and cornn are those of their authors' programs; a rate that falls
-    # in the end is ours.
+    # Learning rates and constants of lem and cornn are those of their authors' programs; the
+    # schedule is not.
     recipes: ClassVar = {
         "*": {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}},
-        "lem": {
-            "model": {"dt": 0.0242},
-            "train": {**LONGER, "learning_rate": 0.0026},
-        },
+        "lem": {"model": {"dt": 0.0242}, "train": {**LONGER, "learning_rate": 0.0026}},
         "cornn": {
             "model": {"dt": 0.06, "gamma": 66.0, "epsilon": 15.0},
             "train": {**LONGER, "learning_rate": 0.02},
@@ -61,11 +58,11 @@ class Adding(GeneratedTask):
         return Chance(loss=1 / 6, metric=1 / 6, rule="always one")
 
     def harder(self) -> dict[str, Any]:
-        """Longer sequences."""
+        """Return longer sequences."""
         return {"length": max(1000, 2 * self.length)}
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Make `size` sequences."""
+        """Draw `size` sequences."""
         half = self.length // 2
         numbers = torch.rand(self.length, size, generator=generator)
         first = torch.randint(0, half, (1, size), generator=generator)

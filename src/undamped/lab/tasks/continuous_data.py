@@ -1,6 +1,6 @@
-"""Data for continuous-depth models: annuli, spirals, planar densities, point clouds.
+"""Samples for continuous-depth models: annuli, spirals, planar densities, shapes in space.
 
-Pure functions of a size and a generator: the same generator gives the same data.
+All functions are pure functions of a size and a generator.
 """
 
 from __future__ import annotations
@@ -15,26 +15,17 @@ from undamped._base.options import PositiveFloat, PositiveInt, unknown_name
 
 
 def annuli(
-    count: PositiveInt,
-    dimension: PositiveInt,
-    generator: Generator,
-    *,
-    inner: PositiveFloat = 0.5,
-    low: PositiveFloat = 1.0,
-    high: PositiveFloat = 1.5,
+    count: PositiveInt, dimension: PositiveInt, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return points of a ball and of a shell around it, and which is which.
+    """Return points of a ball of radius ½ and of a shell of radii 1 to 1½, and their classes.
 
-    A flow in the points' own space cannot carry the ball out through the shell, so a neural ODE
-    without augmentation cannot separate them linearly.
+    A flow in the space of the points cannot move the ball out of the shell, so a neural ODE without
+    augmentation cannot separate them linearly.
 
     Args:
-        count: Points; half in the ball, half in the shell.
-        dimension: Of the space.
-        generator: Where the random numbers come from.
-        inner: Radius of the ball.
-        low: Inner radius of the shell.
-        high: Outer radius of the shell.
+        count: How many points; half in the ball, half in the shell.
+        dimension: Dimension of the space.
+        generator: The random number generator.
 
     Returns:
         Points (count, dimension) and classes (count,): 0 in the ball, 1 in the shell.
@@ -43,9 +34,9 @@ def annuli(
     direction = torch.randn(count, dimension, generator=generator)
     direction = direction / torch.linalg.vector_norm(direction, dim=1, keepdim=True)
     chance = torch.rand(count, generator=generator)
-    # Radii such that both are filled evenly.
-    ball = inner * chance ** (1 / dimension)
-    shell = (low**dimension + chance * (high**dimension - low**dimension)) ** (1 / dimension)
+    # Radii such that both densities are uniform.
+    ball = 0.5 * chance ** (1 / dimension)
+    shell = (1 + chance * (1.5**dimension - 1)) ** (1 / dimension)
     radius = torch.where(label == 0, ball, shell)
     return direction * radius.unsqueeze(1), label
 
@@ -53,55 +44,19 @@ def annuli(
 def spirals(
     count: PositiveInt, generator: Generator, *, turns: PositiveFloat = 1.25, noise: float = 0.02
 ) -> tuple[Tensor, Tensor]:
-    """Return points on two spirals wound around each other, and which is which.
+    """Return points on two interleaved spirals, and their classes.
 
     Args:
-        count: Points; half on each.
-        generator: Where the random numbers come from.
-        turns: How often they wind.
-        noise: Standard deviation of the scatter.
+        count: How many points; half on each.
+        generator: The random number generator.
+        turns: Number of turns.
+        noise: Standard deviation of the noise.
     """
     label = torch.arange(count) % 2
     along = torch.rand(count, generator=generator).sqrt()
     angle = 2 * math.pi * turns * along + math.pi * label
     point = torch.stack((along * torch.cos(angle), along * torch.sin(angle)), dim=1)
     return point + noise * torch.randn(count, 2, generator=generator), label
-
-
-def spiral_trajectories(
-    count: PositiveInt, length: PositiveInt, generator: Generator, *, noise: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """Return noisy paths of a damped cubic oscillator, and their times.
-
-    Equation:
-        d(x, y)/dt = A (x³, y³), A = [[−0.1, 2], [−2, −0.1]]
-
-    Args:
-        count: Paths.
-        length: Points on each.
-        generator: Where the random numbers come from.
-        noise: Standard deviation of the scatter.
-
-    Returns:
-        Paths (length, count, 2) and times (length,).
-    """
-    matrix = torch.tensor([[-0.1, 2.0], [-2.0, -0.1]], dtype=torch.float64)
-    angle = 2 * math.pi * torch.rand(count, generator=generator, dtype=torch.float64)
-    y = 2 * torch.stack((torch.cos(angle), torch.sin(angle)), dim=1)
-    times = torch.linspace(0, 10, length, dtype=torch.float64)
-    fine, path = 20, [y]
-    for k in range(length - 1):
-        h = float(times[k + 1] - times[k]) / fine
-        for _ in range(fine):
-            k1 = y**3 @ matrix.T
-            k2 = (y + h / 2 * k1) ** 3 @ matrix.T
-            k3 = (y + h / 2 * k2) ** 3 @ matrix.T
-            k4 = (y + h * k3) ** 3 @ matrix.T
-            y = y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
-        path.append(y)
-    found = torch.stack(path)
-    found = found + noise * torch.randn(found.shape, generator=generator, dtype=torch.float64)
-    return found.float(), times.float()
 
 
 def _moons(count: int, generator: Generator) -> Tensor:
@@ -162,34 +117,12 @@ def density(name: str, count: PositiveInt, generator: Generator) -> Tensor:
 
     Args:
         name: moons, checkerboard, rings, gaussians, pinwheel or spirals.
-        count: Points.
-        generator: Where the random numbers come from.
+        count: How many points.
+        generator: The random number generator.
     """
     if name not in DENSITIES:
         raise unknown_name("density", name, list(DENSITIES))
     return DENSITIES[name](count, generator)
-
-
-def point_clouds(
-    count: PositiveInt, points: PositiveInt, generator: Generator
-) -> tuple[Tensor, Tensor]:
-    """Return clouds of points on spheres, cubes, tori and helices, turned at random.
-
-    Args:
-        count: Clouds.
-        points: Points in each.
-        generator: Where the random numbers come from.
-
-    Returns:
-        Clouds (count, points, 3) and classes (count,): 0 sphere, 1 cube, 2 torus, 3 helix.
-    """
-    label = torch.arange(count) % 4
-    clouds = [_shape(int(kind), points, generator) for kind in label]
-    turned = []
-    for cloud in clouds:
-        rotation, _ = torch.linalg.qr(torch.randn(3, 3, generator=generator))
-        turned.append(cloud @ rotation.T)
-    return torch.stack(turned), label
 
 
 SHAPES = ("sphere", "cube", "torus", "helix")
@@ -200,26 +133,22 @@ def shape_points(name: str, count: PositiveInt, generator: Generator) -> Tensor:
 
     Args:
         name: sphere, cube, torus or helix.
-        count: Points.
-        generator: Where the random numbers come from.
+        count: How many points.
+        generator: The random number generator.
     """
     if name not in SHAPES:
         raise unknown_name("shape", name, list(SHAPES))
-    return _shape(SHAPES.index(name), count, generator)
-
-
-def _shape(kind: int, points: int, generator: Generator) -> Tensor:
-    if kind == 0:
-        cloud = torch.randn(points, 3, generator=generator)
-        return cloud / torch.linalg.vector_norm(cloud, dim=1, keepdim=True)
-    a, b = 2 * math.pi * torch.rand(2, points, generator=generator)
-    if kind == 1:
-        cloud = 2 * torch.rand(points, 3, generator=generator) - 1
-        face = torch.randint(0, 3, (points,), generator=generator)
-        side = torch.randint(0, 2, (points,), generator=generator) * 2.0 - 1
-        cloud[torch.arange(points), face] = side
-        return 0.7 * cloud
-    if kind == 2:
+    if name == "sphere":
+        points = torch.randn(count, 3, generator=generator)
+        return points / torch.linalg.vector_norm(points, dim=1, keepdim=True)
+    a, b = 2 * math.pi * torch.rand(2, count, generator=generator)
+    if name == "cube":
+        points = 2 * torch.rand(count, 3, generator=generator) - 1
+        face = torch.randint(0, 3, (count,), generator=generator)
+        side = torch.randint(0, 2, (count,), generator=generator) * 2.0 - 1
+        points[torch.arange(count), face] = side
+        return 0.7 * points
+    if name == "torus":
         ring = 0.8 + 0.25 * torch.cos(b)
         return torch.stack((ring * torch.cos(a), ring * torch.sin(a), 0.25 * torch.sin(b)), dim=1)
     return torch.stack((0.6 * torch.cos(2 * a), 0.6 * torch.sin(2 * a), a / math.pi - 1), dim=1)

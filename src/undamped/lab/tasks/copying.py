@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
-from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.checked import checked
+from undamped._base.options import Default, NonNegativeInt, PositiveInt
 from undamped._base.registry import tasks
 from undamped.lab.tasks.task import Batch, Chance, GeneratedTask, Task
 
@@ -18,6 +20,24 @@ Encoding = Literal["one-hot", "number"]
 
 BLANK, MARKER, SYMBOLS, RECALLED = 0, 9, 8, 10
 DENOISE_MARKER = 10
+
+
+class CopyOptions(TypedDict, total=False):
+    """Options of the copy task, and of its transfer to other delays."""
+
+    convention: Annotated[
+        Convention,
+        Default(
+            "after-marker",
+            "Whether answers start one step after the marker, as in the programs of uRNN, scoRNN, "
+            "EURNN and nnRNN, or at the marker, as in that of expRNN.",
+        ),
+    ]
+    encoding: Annotated[
+        Encoding,
+        Default("one-hot", "One-hot vectors, or the index of the symbol as a single feature."),
+    ]
+    seed: Annotated[NonNegativeInt, Default(0, "Seed of the data.")]
 
 
 class RecallTask(GeneratedTask):
@@ -52,6 +72,17 @@ class RecallTask(GeneratedTask):
             rule="blanks, then symbols at random",
         )
 
+    @abstractmethod
+    def arrange(self, symbols: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the inputs of some symbols (10, size)."""
+
+    def draw(self, size: int, generator: torch.Generator) -> Batch:
+        """Draw `size` sequences."""
+        symbols = torch.randint(1, SYMBOLS + 1, (RECALLED, size), generator=generator)
+        targets = torch.full((self.length, size), BLANK)
+        targets[-RECALLED:] = symbols
+        return Batch(self.arrange(symbols, generator), targets)
+
     def harder(self) -> dict[str, Any]:
         """Return a longer delay."""
         return {"delay": max(500, 2 * self.delay)}
@@ -72,10 +103,6 @@ class Copy(RecallTask):
 
     Args:
         delay: Steps between the last symbol and its first repetition.
-        convention: Whether answers start one step after the marker, as in the programs of uRNN,
-            scoRNN, EURNN and nnRNN, or at the marker, as in that of expRNN.
-        encoding: One-hot vectors, or the index of the symbol as a single feature.
-        seed: Seed of the data.
 
     Reference:
         S. Hochreiter, J. Schmidhuber. Long short-term memory. Neural Computation 9, 1997; in
@@ -83,32 +110,22 @@ class Copy(RecallTask):
         networks. ICML, 2016.
     """
 
-    def __init__(
-        self,
-        delay: PositiveInt = 100,
-        *,
-        convention: Convention = "after-marker",
-        encoding: Encoding = "one-hot",
-        seed: NonNegativeInt = 0,
-    ) -> None:
-        super().__init__(delay, seed)
-        self.convention: Convention = convention
-        self.encoding: Encoding = encoding
-        self.input_kind = "symbols" if encoding == "one-hot" else "vectors"
-        self.input_size = MARKER + 1 if encoding == "one-hot" else 1
+    @checked
+    def __init__(self, delay: PositiveInt = 100, **options: Unpack[CopyOptions]) -> None:
+        complete: Any = options  # `checked` fills in the defaults
+        super().__init__(delay, complete["seed"])
+        self.convention: Convention = complete["convention"]
+        self.encoding: Encoding = complete["encoding"]
+        self.input_kind = "symbols" if self.encoding == "one-hot" else "vectors"
+        self.input_size = MARKER + 1 if self.encoding == "one-hot" else 1
 
-    def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Draw `size` sequences."""
-        symbols = torch.randint(1, SYMBOLS + 1, (RECALLED, size), generator=generator)
-        inputs = torch.full((self.length, size), BLANK)
+    def arrange(self, symbols: Tensor, generator: torch.Generator) -> Tensor:
+        """Return symbols, blanks, a marker and blanks."""
+        inputs = torch.full((self.length, symbols.shape[1]), BLANK)
         inputs[:RECALLED] = symbols
         marker = self.length - RECALLED - (1 if self.convention == "after-marker" else 0)
         inputs[marker] = MARKER
-        targets = torch.full((self.length, size), BLANK)
-        targets[-RECALLED:] = symbols
-        if self.encoding == "number":
-            return Batch(inputs.unsqueeze(-1).float(), targets)
-        return Batch(inputs, targets)
+        return inputs.unsqueeze(-1).float() if self.encoding == "number" else inputs
 
 
 @tasks.register("transfer-copy")
@@ -119,30 +136,26 @@ class TransferCopy(Copy):
     `test_delays`. A network that counts steps fails, one that waits for the marker does not.
 
     Args:
-        delay: Steps between the last symbol and the first answer while training.
+        delay: Steps between the last symbol and the first answer in training.
         test_delays: The delays of the test.
-        convention: Whether answers start one step after the marker or at it.
-        encoding: One-hot vectors, or the index of the symbol as a single feature.
-        seed: Seed of the data.
 
     Reference:
         G. Kerg et al. Untangling tradeoffs between recurrence and self-attention in neural
         networks. NeurIPS, 2020.
     """
 
+    @checked
     def __init__(
         self,
         delay: PositiveInt = 100,
         *,
         test_delays: Sequence[PositiveInt] = (100, 200, 400, 1000, 2000),
-        convention: Convention = "after-marker",
-        encoding: Encoding = "one-hot",
-        seed: NonNegativeInt = 0,
+        **options: Unpack[CopyOptions],
     ) -> None:
-        super().__init__(delay, convention=convention, encoding=encoding, seed=seed)
+        super().__init__(delay, **options)
         self.test_delays = tuple(test_delays)
 
-    def test_parts(self) -> dict[str, Task]:
+    def test_tasks(self) -> dict[str, Task]:
         """Return the copy task at each delay."""
         return {
             f"delay {delay}": Copy(
@@ -176,15 +189,12 @@ class Denoise(RecallTask):
     def __init__(self, delay: PositiveInt = 100, *, seed: NonNegativeInt = 0) -> None:
         super().__init__(delay, seed)
 
-    def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Draw `size` sequences."""
-        noisy = self.delay + RECALLED - 1
-        symbols = torch.randint(1, SYMBOLS + 1, (RECALLED, size), generator=generator)
+    def arrange(self, symbols: Tensor, generator: torch.Generator) -> Tensor:
+        """Return symbols among blanks, a marker and blanks."""
+        size, noisy = symbols.shape[1], self.delay + RECALLED - 1
         order = torch.rand(noisy, size, generator=generator).argsort(0)
         steps = order[:RECALLED].sort(0).values
-        inputs = torch.zeros(self.length, size, dtype=torch.long)
+        inputs = torch.full((self.length, size), BLANK)
         inputs[:noisy].scatter_(0, steps, symbols)
         inputs[noisy] = DENOISE_MARKER
-        targets = torch.zeros_like(inputs)
-        targets[-RECALLED:] = symbols
-        return Batch(inputs, targets)
+        return inputs

@@ -1,4 +1,4 @@
-"""Long recordings that are decided at their beginning, and by nothing that can be counted."""
+"""Long recordings whose class depends on the order of events, from the first steps on."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from undamped.lab.tasks.task import Chance, GeneratedTask, Split
 
 @tasks.register("first-cue")
 class FirstCue(GeneratedTask):
-    """Say which way the first of several bursts went, ten thousand steps ago.
+    """Classify the direction of the first of several bursts, ten thousand steps ago.
 
-    A recording is noise with bursts in it, half of them upwards and half of them downwards. The
-    first one begins in the first fiftieth; the others lie anywhere in the last four fifths. How
-    many there are of each kind, how high and how long they are is the same in both classes, so
-    whatever is counted, averaged or measured without regard to order says nothing: only which came
-    first does.
+    A recording is noise with bursts, half of them upwards and half of them downwards. The first one
+    begins in the first fiftieth; the others are in the last four fifths. Number, height and
+    duration of the bursts of each direction are the same in both classes, so that no statistic
+    without regard to order is informative: only the order is.
 
     Args:
         length: Steps of a recording.
-        bursts: How many there are, an even number.
-        noise: Standard deviation of the noise; a burst is one high.
-        seed: Where the random numbers of the data come from.
+        bursts: The number of bursts; an odd number is increased by one.
+        noise: Standard deviation of the noise; a burst has height one.
+        seed: Seed of the data.
 
     Reference:
         Y. Bengio, P. Simard, P. Frasconi. Learning long-term dependencies with gradient descent is
@@ -46,10 +45,7 @@ class FirstCue(GeneratedTask):
 
     input_size = 1
     output_size = 2
-    answer = "class"
     answer_names = ("down", "up")
-    metric = "accuracy"
-    higher_is_better = True
 
     def __init__(
         self,
@@ -64,30 +60,30 @@ class FirstCue(GeneratedTask):
 
     @property
     def chance(self) -> Chance:
-        """Half of the recordings are of each class."""
+        """Both classes are equally likely."""
         return Chance(loss=math.log(2), metric=0.5, rule="either class")
 
     def harder(self) -> dict[str, Any]:
-        """More bursts that do not matter."""
+        """Return more irrelevant bursts."""
         return {"bursts": 2 * self.bursts}
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Make `size` recordings."""
+        """Draw `size` recordings."""
         steps, others = self.length, self.bursts - 1
-        lasts = max(1, steps // 100)
+        duration = max(1, steps // 100)
         first = torch.randint(0, max(1, steps // 50), (1, size), generator=generator)
-        # Each of the others has a stretch of its own, so that none covers another.
-        room = (steps - steps // 5) // others
-        places = torch.rand(others, size, generator=generator) * max(1, room - lasts)
-        begins = steps // 5 + room * torch.arange(others).unsqueeze(1) + places.long()
+        # Each of the others has its own segment, so that bursts do not overlap.
+        segment = (steps - steps // 5) // others
+        offsets = torch.rand(others, size, generator=generator) * max(1, segment - duration)
+        begins = steps // 5 + segment * torch.arange(others).unsqueeze(1) + offsets.long()
         targets = torch.randint(0, 2, (size,), generator=generator)
-        way = 2.0 * targets - 1
+        sign = 2.0 * targets - 1
         same = torch.arange(others).unsqueeze(1) < others // 2
         order = torch.rand(others, size, generator=generator).argsort(0)
-        ways = torch.where(same, way, -way).gather(0, order)
+        signs = torch.where(same, sign, -sign).gather(0, order)
         inputs = self.noise * torch.randn(steps, size, generator=generator)
-        span = torch.arange(lasts).view(-1, 1, 1)
-        at = (torch.cat([first, begins]) + span).clamp_max(steps - 1).flatten(0, 1)
-        height = torch.cat([way.unsqueeze(0), ways]).expand(lasts, -1, -1).flatten(0, 1)
-        inputs.scatter_add_(0, at, height)
+        span = torch.arange(duration).view(-1, 1, 1)
+        index = (torch.cat([first, begins]) + span).clamp_max(steps - 1).flatten(0, 1)
+        height = torch.cat([sign.unsqueeze(0), signs]).expand(duration, -1, -1).flatten(0, 1)
+        inputs.scatter_add_(0, index, height)
         return Batch(inputs.unsqueeze(-1), targets)

@@ -1,4 +1,4 @@
-"""Lorenz-96: say where a weather-like system will be a little later."""
+"""Lorenz-96: prediction of a chaotic system."""
 
 from __future__ import annotations
 
@@ -9,34 +9,32 @@ from typing import ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import tasks
-from undamped.lab.tasks.task import ArrayTask, Batch, Chance, Split
+from undamped.lab.tasks.task import COSINE, SPLITS, ArrayTask, Batch, Chance, Split
 
 VARIABLES = 5
 SEQUENCES = 128
 STEP = 0.01
-_PART = {"train": 0, "valid": 1, "test": 2}
 
 
 @tasks.register("lorenz96")
 class Lorenz96(ArrayTask):
     """Predict the state of a Lorenz-96 system a quarter of a time unit ahead, at every step.
 
-    xᵢ' = (xᵢ₊₁ − xᵢ₋₂) xᵢ₋₁ − xᵢ + F for five variables in a ring. Each part has 128
-    trajectories that start within ½ of the equilibrium (F, …, F); a state is read every 0.01 time
-    units, 2,000 times, and the answer is the state 25 readings later. With F = 0.9 the motion is
-    regular, with F = 8 it is chaotic. The score is the normalised root mean square error: the
-    error's root mean square divided by that of the true states.
+    xᵢ' = (xᵢ₊₁ − xᵢ₋₂) xᵢ₋₁ − xᵢ + F for five variables in a ring. Each split has 128
+    trajectories that start within ½ of the equilibrium (F, …, F), with 2,000 readings every 0.01
+    time units; targets are the states 25 readings later. With F = 0.9 the motion is regular, with
+    F = 8 it is chaotic. The score is the normalised root mean square error: the root mean square of
+    the error divided by that of the true states.
 
     Args:
         force: The external force F.
         length: Readings of a sequence.
-        ahead: How many readings later the answer lies.
-        data_seed: Where the starting points come from.
-        seed: Where the order of training comes from.
+        ahead: How many readings ahead the target is.
+        data_seed: Seed of the initial states.
+        seed: Seed of the order of the batches.
 
     Example:
         >>> build("lorenz96", force=0.9)
@@ -46,17 +44,9 @@ class Lorenz96(ArrayTask):
         T. K. Rusch, S. Mishra. UnICORNN. ICML, 2021, appendix D, after coRNN, ICLR, 2021.
     """
 
-    # Chosen on the validation part, from five pairs of Δt and α for UnICORNN.
+    # Chosen on the validation split, from five pairs of Δt and α for UnICORNN.
     recipes: ClassVar = {
-        "*": {
-            "train": {
-                "batch_size": 16,
-                "learning_rate": 0.01,
-                "clip": 1.0,
-                "epochs": 100,
-                "schedule": "cosine",
-            }
-        },
+        "*": {"train": {**COSINE, "batch_size": 16, "learning_rate": 0.01, "epochs": 100}},
         "lstm": {"model": {"hidden_size": 44}},
         "cornn": {"model": {"hidden_size": 64, "dt": 0.4, "gamma": 1.0, "epsilon": 2.0}},
         "unicornn": {"model": {"hidden_size": 90, "dt": 0.2, "alpha": 1.0}},
@@ -79,25 +69,22 @@ class Lorenz96(ArrayTask):
         seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(seed)
-        self.force = force
-        self.length = length
-        self.ahead = ahead
-        self.data_seed = data_seed
+        self.force, self.length, self.ahead, self.data_seed = force, length, ahead, data_seed
 
     @cached_property
-    def _data(self) -> dict[str, Tensor]:
-        """States (readings, trajectories, variables) of each part."""
-        return {part: self._trajectories(number) for part, number in _PART.items()}
+    def _data(self) -> dict[Split, Tensor]:
+        """States (readings, trajectories, variables) of each split."""
+        return {split: self._trajectories(index) for index, split in enumerate(SPLITS)}
 
-    def _trajectories(self, part: int) -> Tensor:
-        random = np.random.default_rng([self.data_seed, part])
+    def _trajectories(self, stream: int) -> Tensor:
+        random = np.random.default_rng([self.data_seed, stream])
         start = self.force + random.uniform(-0.5, 0.5, (SEQUENCES, VARIABLES))
         states = integrate(start, self.force, self.length + self.ahead)
         return torch.from_numpy(states).float()
 
     @property
     def chance(self) -> Chance:
-        """The mean of the training answers, whatever was read."""
+        """The score of the mean training target."""
         mean = self._data["train"][self.ahead :].mean((0, 1))
         answers = self._data["test"][self.ahead :].double()
         loss = (answers - mean).square().mean().item()
@@ -105,35 +92,31 @@ class Lorenz96(ArrayTask):
         return Chance(loss=loss, metric=error, rule="always the mean state")
 
     def sequences(self, split: Split) -> int:
-        """How many trajectories a split has."""
+        """Return the number of trajectories of a split."""
         return SEQUENCES
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Set the states that were read against those a little later."""
+        """Return states, and those `ahead` readings later."""
         states = self._data[split][:, index]
         return Batch(states[: self.length], states[self.ahead :])
 
-    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Mean squared error over all steps."""
-        return F.mse_loss(prediction, batch.targets)
-
     def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
-        """Squared errors and squared answers."""
+        """Return the sums of squared errors and of squared targets."""
         squared = (prediction - batch.targets).double().square().sum()
         return squared, batch.targets.double().square().sum().item()
 
     def finish(self, mean: float) -> float:
-        """The root of the error in units of the answers."""
+        """Return the root of the relative squared error."""
         return math.sqrt(mean)
 
 
 def integrate(start: np.ndarray, force: float, readings: int) -> np.ndarray:
-    """Follow Lorenz-96 systems from their starting points.
+    """Return trajectories of Lorenz-96 systems.
 
     Args:
-        start: States (systems, variables).
+        start: Initial states (systems, variables).
         force: The external force.
-        readings: How many states to return, `STEP` apart; the first is the start.
+        readings: How many states to return, one per `STEP`; the first is the start.
 
     Returns:
         States (readings, systems, variables).
@@ -142,8 +125,8 @@ def integrate(start: np.ndarray, force: float, readings: int) -> np.ndarray:
 
     def field(_: float, flat: np.ndarray) -> np.ndarray:
         x = flat.reshape(start.shape)
-        ahead, behind, before = np.roll(x, -1, 1), np.roll(x, 1, 1), np.roll(x, 2, 1)
-        return ((ahead - before) * behind - x + force).ravel()
+        following, previous, second_previous = (np.roll(x, shift, 1) for shift in (-1, 1, 2))
+        return ((following - second_previous) * previous - x + force).ravel()
 
     times = np.arange(readings) * STEP
     solved = solve_ivp(field, (0, times[-1]), start.ravel(), "DOP853", times, rtol=1e-8, atol=1e-8)

@@ -1,4 +1,4 @@
-"""Optional members of tasks, which training, reports and the command line use.
+"""Optional attributes of tasks, which training, reports and the command line use.
 
 A task class has them where they make sense:
 
@@ -8,11 +8,13 @@ A task class has them where they make sense:
 - `starting_embedding()`: vectors (symbols, size) with which an embedding starts.
 - `text`, `encode`, `decode`: a text that models can continue, and its conversion to symbols.
 - `answer_names`: the names of the classes.
+- `more_scores(prediction, batch)`: further scores of predictions, each as a sum and a count.
+- `same_channels`: whether the features of an answer are those of an input, at other times.
 - `rows`: how many images of a sequence a figure shows in each row.
-- `attributes(split, number, size)`: attributes of the inputs of a batch, integers (time, batch),
+- `attributes(split, index, size)`: attributes of the inputs of a batch, integers (time, batch),
   below zero where an input has no such attribute.
-- `seen_part`: the entry of `test_parts` that is like training, where the others are not.
-- `redrawn(number)`: the task with another validation split, or None.
+- `in_distribution`: the entry of `test_tasks` that is like training, if the others are not.
+- `redrawn(index)`: the task with another validation split, or None.
 - `validates_on_training`, `too_short`, `stays_on_disk`, `class_weights`: see `SeriesTask`.
 """
 
@@ -27,6 +29,12 @@ from undamped._base.contract import Batch
 from undamped.lab.tasks.task import Settings, Split, Task, batch_axes
 
 
+def _call(task: Task, name: str, default: Any, *arguments: Any) -> Any:
+    """Return the result of an optional method, or a default."""
+    method = getattr(task, name, None)
+    return default if method is None else method(*arguments)
+
+
 def recipes(task: Task | type[Task]) -> Mapping[str, Settings]:
     """Return the recipes of a task by the name of the model."""
     return getattr(task, "recipes", {})
@@ -34,20 +42,17 @@ def recipes(task: Task | type[Task]) -> Mapping[str, Settings]:
 
 def suggest(task: Task, model: str) -> Settings:
     """Return the settings that the data of a task suggests for a model."""
-    method = getattr(task, "suggest", None)
-    return {} if method is None else method(model)
+    return _call(task, "suggest", {}, model)
 
 
 def harder(task: Task) -> dict[str, Any]:
     """Return options that make a task harder."""
-    method = getattr(task, "harder", None)
-    return {} if method is None else method()
+    return _call(task, "harder", {})
 
 
 def starting_embedding(task: Task) -> Tensor | None:
     """Return the vectors (symbols, size) with which an embedding starts, or None."""
-    method = getattr(task, "starting_embedding", None)
-    return None if method is None else method()
+    return _call(task, "starting_embedding", None)
 
 
 def continues_text(task: Task) -> bool:
@@ -60,26 +65,29 @@ def answer_names(task: Task) -> tuple[str, ...]:
     return getattr(task, "answer_names", ())
 
 
+def more_scores(task: Task, prediction: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+    """Return further scores of predictions, each as a sum and a count."""
+    return _call(task, "more_scores", {}, prediction, batch)
+
+
 def rows(task: Task) -> tuple[int, ...]:
     """Return how many images of a sequence a figure shows in each row; empty for one row."""
     return getattr(task, "rows", ())
 
 
-def attributes(task: Task, split: Split, number: int, size: int) -> dict[str, Tensor]:
+def attributes(task: Task, split: Split, index: int, size: int) -> dict[str, Tensor]:
     """Return the attributes of the inputs of a batch, if they are known."""
-    method = getattr(task, "attributes", None)
-    return {} if method is None else method(split, number, size)
+    return _call(task, "attributes", {}, split, index, size)
 
 
-def seen_part(task: Task | type[Task]) -> str:
-    """Return the entry of `test_parts` that is like training; empty if there is none."""
-    return getattr(task, "seen_part", "")
+def in_distribution(task: Task | type[Task]) -> str:
+    """Return the entry of `test_tasks` that is like training; empty if there is none."""
+    return getattr(task, "in_distribution", "")
 
 
-def redrawn(task: Task, number: int) -> Task | None:
+def redrawn(task: Task, index: int) -> Task | None:
     """Return the task with another validation split; None if there is no other."""
-    method = getattr(task, "redrawn", None)
-    return None if method is None else method(number)
+    return _call(task, "redrawn", None, index)
 
 
 def validates_on_training(task: Task) -> bool:

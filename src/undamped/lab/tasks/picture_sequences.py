@@ -1,4 +1,4 @@
-"""Sequences of pictures of one's own as a task: a folder or an .npz file, and a class for each."""
+"""Labelled sequences of images from a folder or an .npz file as a task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.errors import DataError, OptionError
 from undamped._base.options import Fraction, NonNegativeInt
 from undamped._base.registry import tasks
 from undamped.lab.data.images.sequences import ImageSequences, read_image_sequences
@@ -20,23 +20,23 @@ from undamped.lab.tasks.task import ArrayTask, Batch, Chance, Split
 
 @tasks.register("picture-sequences")
 class PictureSequences(ArrayTask):
-    """Learn from sequences of pictures of your own.
+    """Learn from your own sequences of images.
 
-    A folder with a folder for each class, in it one for each sequence, in it its pictures in the
-    order of their names; or an .npz file with `pictures` and `labels`. All pictures have one size
-    and all sequences one length.
+    A folder with a folder for each class, which has a folder for each sequence, with images in the
+    order of their names; or an .npz file with `pictures` and `labels`. All images have one size and
+    all sequences one length.
 
     Args:
         file: The folder or .npz file.
-        fractions: Shares of training, validation and test, where the source brings no split.
-        split_seed: Which of the possible splits.
-        seed: Where the order of training comes from.
+        fractions: Fractions of training, validation and test, if the source has no split.
+        split_seed: Seed of the split.
+        seed: Seed of the order of the batches.
 
     Example:
         >>> build("picture-sequences", file="trials/")
 
     Reference:
-        Why copies have to stay on one side: S. Kaufman, S. Rosset, C. Perlich. Leakage in data
+        Why copies must stay in one split: S. Kaufman, S. Rosset, C. Perlich. Leakage in data
         mining: formulation, detection, and avoidance. KDD, 2011.
     """
 
@@ -53,95 +53,86 @@ class PictureSequences(ArrayTask):
     ) -> None:
         super().__init__(seed)
         self.file = file
-        found = read_image_sequences(file)
-        assert found.labels is not None
-        self.parts = split_sequences(found, tuple(fractions), split_seed)
-        self.source = found
-        self._pictures = torch.from_numpy(np.ascontiguousarray(found.images))
-        self._sequences = torch.from_numpy(found.sequences)
-        self._labels = torch.from_numpy(found.labels)
-        _, channels, height, width = found.images.shape
+        self.source = source = read_image_sequences(file)
+        assert source.labels is not None
+        self.splits = split_sequences(source, tuple(fractions), split_seed)
+        self._images = torch.from_numpy(np.ascontiguousarray(source.images))
+        self._sequences = torch.from_numpy(source.sequences)
+        self._labels = torch.from_numpy(source.labels)
+        _, channels, height, width = source.images.shape
         self.picture_shape = (channels, height, width)
         self.input_size = channels * height * width
-        self.segments = self.rows = (found.sequences.shape[1],)
-        self.output_size = len(found.classes)
-        self.answer_names = tuple(found.classes)
+        self.segments = self.rows = (source.sequences.shape[1],)
+        self.output_size = len(source.classes)
+        self.answer_names = tuple(source.classes)
 
     @property
     def chance(self) -> Chance:
-        """The commonest class of the test part, and the shares of all for the loss."""
-        labels = self._labels[torch.from_numpy(self.parts["test"])]
-        shares = torch.bincount(labels, minlength=self.output_size).double() / len(labels)
-        loss = -sum(share * math.log(share) for share in shares.tolist() if share)
-        return Chance(loss, shares.max().item(), "always the commonest class")
+        """The entropy of the test classes, and the accuracy of the commonest one."""
+        labels = self._labels[torch.from_numpy(self.splits["test"])]
+        frequencies = torch.bincount(labels, minlength=self.output_size).double() / len(labels)
+        loss = -sum(p * math.log(p) for p in frequencies.tolist() if p)
+        return Chance(loss, frequencies.max().item(), "always the commonest class")
 
     def sequences(self, split: Split) -> int:
-        """How many sequences a split has."""
-        return len(self.parts[split])
+        """Return the number of sequences of a split."""
+        return len(self.splits[split])
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return the chosen sequences; each of their pictures is there once."""
-        chosen = torch.from_numpy(self.parts[split])[index]
-        numbers = self._sequences[chosen].T.contiguous()
-        return Batch(numbers, self._labels[chosen], distinct=self._pictures)
+        """Return sequences as indices of distinct images."""
+        sequences = torch.from_numpy(self.splits[split])[index]
+        images = self._sequences[sequences].T.contiguous()
+        return Batch(images, self._labels[sequences], distinct=self._images)
 
     def record(self) -> dict[str, Any]:
-        """The names of the classes, for predictions."""
+        """Return the names of the classes for run.json."""
         return {"answer_names": list(self.answer_names)}
 
     def notes(self) -> list[str]:
-        """What was read."""
-        found = self.source
-        sizes = ", ".join(f"{len(self.parts[part])} {part}" for part in PARTS)
-        steps, (height, width) = found.sequences.shape[1], found.images.shape[-2:]
+        """Return sizes, classes and split, in a sentence."""
+        sizes = ", ".join(f"{len(self.splits[split])} {split}" for split in PARTS)
+        (count, steps), (height, width) = self._sequences.shape, self._images.shape[-2:]
         return [
-            f"{len(found)} sequences of {steps} pictures, {width} × {height} pixels, "
-            f"{len(found.images)} of which differ; {self.output_size} classes: "
-            f"{', '.join(self.answer_names)}. Split: {sizes}."
+            f"{count} sequences of {steps} images, {width} × {height} pixels, {len(self._images)} "
+            f"of them distinct; {self.output_size} classes: {', '.join(self.answer_names)}. Split: "
+            f"{sizes}."
         ]
 
 
 def split_sequences(
-    found: ImageSequences, fractions: tuple[float, ...], seed: int
+    source: ImageSequences, fractions: tuple[float, ...], seed: int
 ) -> dict[str, np.ndarray]:
-    """Return the numbers of the sequences of each part; copies stay together.
+    """Return the indices of the sequences of each split; copies are in the same split.
 
     Args:
-        found: The sequences.
-        fractions: Shares of training, validation and test.
-        seed: Which of the possible splits.
+        source: The sequences.
+        fractions: Fractions of training, validation and test.
+        seed: Seed of the split.
     """
     if len(fractions) != 3 or abs(sum(fractions) - 1) > 1e-6 or min(fractions) <= 0:
+        values = ", ".join(f"{fraction:g}" for fraction in fractions)
         raise OptionError(
-            explain(
-                "fractions",
-                expected="three shares for training, validation and test that add up to 1",
-                got=", ".join(f"{share:g}" for share in fractions),
-                remedy="For example 0.7, 0.15, 0.15.",
-            )
+            "fractions must be three positive numbers for training, validation and test that add "
+            f"up to 1, such as 0.7,0.15,0.15; got {values}."
         )
-    assert found.labels is not None
-    tied = np.unique(found.sequences, axis=0, return_inverse=True)[1].reshape(-1)
-    everyone = np.arange(len(found))
-    if found.parts is None:
-        shares = (fractions[0], fractions[1], fractions[2])
-        parts = deal(everyone, tied, found.labels, shares, seed)
+    assert source.labels is not None
+    tied = np.unique(source.sequences, axis=0, return_inverse=True)[1].reshape(-1)
+    everything = np.arange(len(source))
+    train, valid, test = fractions
+    if source.parts is None:
+        splits = deal(everything, tied, source.labels, (train, valid, test), seed)
     else:
-        given = np.array(found.parts)
-        parts = {name: everyone[given == name] for name in PARTS}
-        if not len(parts["valid"]):
-            rest = parts["train"]
-            share = fractions[1] / (fractions[0] + fractions[1])
-            dealt = deal(rest, tied, found.labels, (1 - share, share, 0.0), seed)
-            parts = {**parts, "train": dealt["train"], "valid": dealt["valid"]}
+        published = np.array(source.parts)
+        splits = {name: everything[published == name] for name in PARTS}
+        if not len(splits["valid"]):
+            fraction = valid / (train + valid)
+            halves = (1 - fraction, fraction, 0.0)
+            split = deal(splits["train"], tied, source.labels, halves, seed)
+            splits = {**splits, "train": split["train"], "valid": split["valid"]}
     for name in PARTS:
-        if not len(parts[name]):
+        if not len(splits[name]):
             raise DataError(
-                explain(
-                    f"{found.source}, {name} part",
-                    expected="at least one sequence",
-                    got=f"none of {len(found)}",
-                    remedy="Use more data, or other fractions.",
-                )
+                f"{source.source}: the {name} split has none of the {len(source)} sequences. Use "
+                "more data, or other fractions."
             )
-    return parts
+    return splits

@@ -1,20 +1,25 @@
-"""Points to be told apart: annuli, which a flow in their own space cannot separate, and spirals."""
+"""Single vectors: classes of points and of cell samples, and densities."""
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import tasks
-from undamped.lab.tasks.continuous_data import annuli, spirals
-from undamped.lab.tasks.task import Batch, Chance, GeneratedTask
+from undamped.lab.tasks.continuous_data import annuli, density, shape_points, spirals
+from undamped.lab.tasks.task import Batch, Chance, GeneratedTask, LabelledTask, Split
+
+_VALIDATION, _TEST = 85, 143  # samples of breast cancer
 
 
 class PointTask(GeneratedTask):
-    """Two classes of points, as many of each."""
+    """Two classes of points, equally many of each."""
 
     recipes: ClassVar = {
         "*": {"model": {"hidden_size": 32}, "train": {"steps": 500, "batch_size": 128}}
@@ -25,21 +30,21 @@ class PointTask(GeneratedTask):
 
     @property
     def chance(self) -> Chance:
-        """Either class is as likely."""
+        """Both classes are equally likely."""
         return Chance(loss=math.log(2), metric=0.5, rule="either")
 
 
 @tasks.register("annuli")
 class Annuli(PointTask):
-    """Tell a ball from the shell around it.
+    """Separate a ball from the shell around it.
 
-    A neural ODE moves points without tearing space, so in the points' own dimension the ball
-    cannot leave its shell and no plane can part them at the end. With one more dimension, or with
-    a velocity, it can.
+    A neural ODE is a homeomorphism, so in the dimension of the points the ball cannot leave the
+    shell and no plane can separate them at the end. With one more dimension, or with a velocity, it
+    can.
 
     Args:
         dimension: Dimension of the points.
-        seed: Where the random numbers of the data come from.
+        seed: Seed of the data.
 
     Reference:
         E. Dupont, A. Doucet, Y. W. Teh. Augmented neural ODEs. NeurIPS, 2019.
@@ -50,18 +55,18 @@ class Annuli(PointTask):
         self.input_size = dimension
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Make `size` points."""
+        """Draw `size` points."""
         return Batch(*annuli(size, self.input_size, generator))
 
 
 @tasks.register("spirals")
 class Spirals(PointTask):
-    """Tell two spirals apart that are wound around each other.
+    """Separate two interleaved spirals.
 
     Args:
-        turns: How often they wind.
-        noise: Standard deviation of the scatter.
-        seed: Where the random numbers of the data come from.
+        turns: Number of turns of each spiral.
+        noise: Standard deviation of the noise.
+        seed: Seed of the data.
 
     Reference:
         K. J. Lang, M. J. Witbrock. Learning to tell two spirals apart. Connectionist Models
@@ -78,9 +83,178 @@ class Spirals(PointTask):
         seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(seed)
-        self.turns = turns
-        self.noise = noise
+        self.turns, self.noise = turns, noise
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Make `size` points."""
+        """Draw `size` points."""
         return Batch(*spirals(size, generator, turns=self.turns, noise=self.noise))
+
+
+@tasks.register("breast-cancer")
+class BreastCancer(LabelledTask):
+    """Classify cell samples as malignant or benign by thirty measurements of nuclei.
+
+    The 569 samples of Wisconsin's diagnostic set, which scikit-learn ships, stratified by class:
+    341 to train, 85 to validate, 143 to test. Measurements are standardised with mean and deviation
+    of the training split.
+
+    Args:
+        split_seed: Seed of the split.
+        seed: Seed of the order of the batches.
+
+    Reference:
+        W. N. Street, W. H. Wolberg, O. L. Mangasarian. Nuclear feature extraction for breast
+        tumor diagnosis. Biomedical Image Processing, 1993.
+    """
+
+    recipes: ClassVar = {
+        "*": {"model": {"hidden_size": 32}, "train": {"batch_size": 64, "epochs": 20}}
+    }
+
+    sequential: ClassVar[bool] = False
+    input_size = 30
+    output_size = 2
+    answer_names = ("malignant", "benign")
+
+    def __init__(self, *, split_seed: NonNegativeInt = 0, seed: NonNegativeInt = 0) -> None:
+        super().__init__(seed)
+        self.split_seed = split_seed
+
+    def load(self) -> dict[Split, tuple[Tensor, Tensor]]:
+        """Return standardised measurements and classes of each split."""
+        from sklearn.datasets import load_breast_cancer
+        from sklearn.model_selection import train_test_split
+
+        values, labels = load_breast_cancer(return_X_y=True)
+        rest, test, rest_labels, test_labels = train_test_split(
+            values, labels, test_size=_TEST, stratify=labels, random_state=self.split_seed
+        )
+        train, valid, train_labels, valid_labels = train_test_split(
+            rest,
+            rest_labels,
+            test_size=_VALIDATION,
+            stratify=rest_labels,
+            random_state=self.split_seed,
+        )
+        arrays: dict[Split, Any] = {
+            "train": (train, train_labels),
+            "valid": (valid, valid_labels),
+            "test": (test, test_labels),
+        }
+        mean, deviation = np.mean(train, axis=0), np.std(train, axis=0)
+        return {
+            split: (torch.tensor((x - mean) / deviation).float(), torch.tensor(y))
+            for split, (x, y) in arrays.items()
+        }
+
+    @property
+    def chance(self) -> Chance:
+        """The entropy of the test classes, and the accuracy of the commoner one."""
+        benign = self._data["test"][1].double().mean().item()
+        loss = -benign * math.log(benign) - (1 - benign) * math.log(1 - benign)
+        return Chance(loss=loss, metric=max(benign, 1 - benign), rule="always benign")
+
+
+class DensityTask(GeneratedTask):
+    """Points without targets, whose log-density a model predicts; the score is in nats."""
+
+    recipes: ClassVar = {
+        "ffjord": {
+            "model": {
+                "hidden_size": 64,
+                "end": 1.0,
+                "detail": 6.0,
+                "trace": "exact",
+                "tolerance": 0.001,
+            },
+            "train": {"steps": 600, "batch_size": 256, "learning_rate": 0.01, "schedule": "cosine"},
+        }
+    }
+
+    sequential: ClassVar[bool] = False
+    answer = "density"
+    metric = "nll"
+    higher_is_better = False
+    output_size = 0
+
+    @property
+    def chance(self) -> Chance:
+        """A normal distribution with the mean and the covariance of the points."""
+        return Chance(self._normal_nll, self._normal_nll, "a normal distribution")
+
+    @cached_property
+    def _normal_nll(self) -> float:
+        points = self.draw(20_000, self.generator("train", 0, stream=2)).inputs.double()
+        # The mean score of the best normal distribution is ½ log det(2πe Σ).
+        scaled = 2 * torch.pi * torch.e * points.T.cov()
+        return 0.5 * float(torch.linalg.slogdet(scaled).logabsdet)
+
+
+@tasks.register("density")
+class PlanarDensity(DensityTask):
+    """Learn a density in the plane from its points.
+
+    Args:
+        name: The density.
+        seed: Seed of the data.
+
+    Example:
+        >>> build("density", name="rings")
+
+    Reference:
+        W. Grathwohl and others. FFJORD. ICLR, 2019, figure 2.
+    """
+
+    input_size = 2
+
+    def __init__(
+        self,
+        name: Literal[
+            "moons", "checkerboard", "rings", "gaussians", "pinwheel", "spirals"
+        ] = "moons",
+        *,
+        seed: NonNegativeInt = 0,
+    ) -> None:
+        super().__init__(seed)
+        self.name = name
+
+    def draw(self, size: int, generator: torch.Generator) -> Batch:
+        """Draw `size` points."""
+        points = density(self.name, size, generator)
+        return Batch(points, points.new_zeros(size))
+
+
+@tasks.register("point-cloud")
+class PointCloud(DensityTask):
+    """Learn the density of a cloud of points around a surface or a curve in space.
+
+    Args:
+        shape: The surface or curve.
+        noise: Standard deviation of the noise around it.
+        seed: Seed of the data.
+
+    Example:
+        >>> build("point-cloud", shape="torus")
+
+    Reference:
+        G. Yang and others. PointFlow: 3D point cloud generation with continuous normalizing
+        flows. ICCV, 2019.
+    """
+
+    input_size = 3
+
+    def __init__(
+        self,
+        shape: Literal["sphere", "cube", "torus", "helix"] = "torus",
+        *,
+        noise: NonNegativeFloat = 0.05,
+        seed: NonNegativeInt = 0,
+    ) -> None:
+        super().__init__(seed)
+        self.shape, self.noise = shape, noise
+
+    def draw(self, size: int, generator: torch.Generator) -> Batch:
+        """Draw `size` points."""
+        points = shape_points(self.shape, size, generator)
+        points = points + self.noise * torch.randn(size, 3, generator=generator)
+        return Batch(points, points.new_zeros(size))

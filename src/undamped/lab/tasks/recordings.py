@@ -1,4 +1,4 @@
-"""Recordings in your files as a task."""
+"""Recordings from files as a task."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Recordings(SeriesTask):
     """Learn from your recordings.
 
     CSV and Parquet with a row per time step or per series, .npz, .npy, .ts, .tsv, .txt, .arff, or a
-    folder of tables. Options that are not given are inferred from the data; notes say how, and
-    warn of suspicious data. A column that alone determines every target is left out.
+    folder of tables. Options are inferred from the data by default; notes state how, and warn of
+    suspicious data. A single column that determines every target is left out.
 
     Args:
         file: The file or folder.
         seed: Seed of the order of the batches.
 
     Reference:
-        Why copies, groups and the future have to stay on one side: S. Kaufman, S. Rosset,
+        Why copies, groups and the future must not be in two splits: S. Kaufman, S. Rosset,
         C. Perlich. Leakage in data mining: formulation, detection, and avoidance. KDD, 2011.
     """
 
@@ -65,7 +65,7 @@ class Recordings(SeriesTask):
         """Warn of classes that are missing in the training split."""
         if not self.counts_classes:
             return
-        counts = class_counts(self.series_set, self.preparation, self.parts["train"])
+        counts = class_counts(self.series_set, self.preparation, self.splits["train"])
         classes = self.preparation.classes or []
         missing = [name for name, count in zip(classes, counts, strict=True) if not count]
         if missing:
@@ -75,7 +75,7 @@ class Recordings(SeriesTask):
 
 
 def _cut_stepwise(series_set: SeriesSet, options: dict[str, Any]) -> tuple[SeriesSet, int | None]:
-    """Return windows with one target each where those are needed, and their length.
+    """Return windows with one target each if they are needed, and their length.
 
     One or two recordings with a target per step cannot be split as a whole, and most models answer
     once per series: such recordings are cut into windows by default. `options` is completed.

@@ -1,7 +1,8 @@
-"""Learning from recordings: one answer per series, one per step, or the values to come.
+"""Learning from recordings: one answer per series, one per step, or a forecast.
 
-A task is composed of pure steps: recordings are cut into windows, windows are split, and a
-preparation is fitted on the training split.
+A task is composed of pure steps: recordings are cut into windows (`cut`), windows are split
+(`split_windows`), and a preparation is fitted on the training split (`fit_preparation`). Each step
+returns its notes for the user.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class SeriesTask(ArrayTask):
     """
 
     tensors_class: ClassVar[type[SeriesTensors]] = SeriesTensors
-    """The class that makes tensors of series."""
+    """The class of the tensors of series."""
     class_weights: tuple[float, ...] = ()
     """The weight of each class in loss and score; empty where all weigh the same."""
     _steps_ahead: int = 0
@@ -70,11 +71,7 @@ class SeriesTask(ArrayTask):
 
     @checked
     def __init__(
-        self,
-        series_set: SeriesSet,
-        *,
-        seed: NonNegativeInt = 0,
-        **options: Unpack[SeriesOptions],
+        self, series_set: SeriesSet, *, seed: NonNegativeInt = 0, **options: Unpack[SeriesOptions]
     ) -> None:
         super().__init__(seed)
         complete = cast(dict[str, Any], options)  # `checked` fills in the defaults
@@ -83,17 +80,18 @@ class SeriesTask(ArrayTask):
         preparation, notes = fit_preparation(windows, split, complete)
         self.series_set, self.recordings = windows.series_set, windows.recordings
         self.kind: Kind = windows.kind
-        self.horizon, self.season = windows.horizon, windows.season
-        self.quantiles, self.too_short = windows.quantiles, windows.too_short
-        self.parts, self.split_record = split.parts, split.record
+        self.horizon, self.season = windows.horizon, windows.plan.season
+        self.quantiles, self.too_short = windows.quantiles, windows.plan.too_short
+        self.splits, self.split_record = split.indices, split.record
         self.preparation = preparation
         self._notes = [*windows.notes, *split.notes, *notes]
         self._describe_answer(complete["standardise"])
         if complete["weights"] == "balanced":
-            self.class_weights = balanced_weights(self.series_set, preparation, self.parts["train"])
+            train = self.splits["train"]
+            self.class_weights = balanced_weights(self.series_set, preparation, train)
             self.metric = "weighted_accuracy"
             self._notes.append("Classes have equal weight, however many series they have.")
-        self.alarm = alarm_target(complete, self.series_set, preparation, self.parts)
+        self.alarm = alarm_target(complete, self.series_set, preparation, self.splits)
         self._tensors = self._make_tensors()
         self.stays_on_disk = self.series_set.on_disk and self.series_set.nbytes > IN_MEMORY
 
@@ -114,7 +112,7 @@ class SeriesTask(ArrayTask):
         self.counts_classes = prepared.classes is not None
         self.answer = "class" if self.counts_classes else "number"
         if self.kind == "forecast":
-            # Without standardising, inputs keep their units and answers do not.
+            # Without standardisation, inputs are in original units and answers are not.
             self.same_channels = prepared.forecast == prepared.channels and standardise
         if prepared.at_times:
             self.answer = "trajectory"
@@ -125,7 +123,7 @@ class SeriesTask(ArrayTask):
 
     @property
     def task_shape(self) -> TaskShape:
-        """What a model has to know about the task."""
+        """The sizes, kinds and fields that a model is built for."""
         return replace(
             super().task_shape,
             horizon=self._steps_ahead,
@@ -140,13 +138,13 @@ class SeriesTask(ArrayTask):
         return task
 
     def suggest(self, model: str) -> Settings:
-        """Choose size, rate and budget from the length and number of the series."""
-        lengths = self.series_set.lengths[self.parts["train"]] - (self.horizon or 0)
+        """Return default sizes, learning rate and budget by the length and number of the series."""
+        lengths = self.series_set.lengths[self.splits["train"]] - (self.horizon or 0)
         typical = int(np.median(lengths))
         return suggest(typical, len(lengths), self.input_size, self.kind, model)
 
     def notes(self) -> list[str]:
-        """Return sentences about what was done to the data."""
+        """Return what was inferred and done, in sentences."""
         return [
             f"{self.recordings.source}: {self.recordings.describe()}.",
             *self._notes,
@@ -177,55 +175,47 @@ class SeriesTask(ArrayTask):
     # Batches
 
     def sequences(self, split: Split) -> int:
-        """Return how many series a split has; an empty validation split means that of training."""
-        return len(self._members(split))
+        """Return the number of series of a split; an empty validation split means training."""
+        return len(self._indices(split))
 
     @property
     def validates_on_training(self) -> bool:
         """Whether there is no validation split."""
-        return not len(self.parts["valid"])
+        return not len(self.splits["valid"])
 
-    def redrawn(self, number: int) -> SeriesTask | None:
+    def redrawn(self, index: int) -> SeriesTask | None:
         """Return the task with other training and validation series, or None; see `resplit`.
 
         The preparation stays as it is: its statistics of channels do not depend on targets.
 
         Args:
-            number: Which of the possible splits.
+            index: Which of the possible splits.
         """
-        parts = resplit(self.series_set, self.parts, self.split_record, number, self.horizon)
-        if parts is None:
+        indices = resplit(self.series_set, self.splits, self.split_record, index, self.horizon)
+        if indices is None:
             return None
         task = copy.copy(self)
-        task.parts = {**self.parts, **parts}
+        task.splits = {**self.splits, **indices}
         return task
 
-    def _members(self, split: Split) -> np.ndarray:
-        if split == "valid" and not len(self.parts["valid"]):
+    def _indices(self, split: Split) -> np.ndarray:
+        if split == "valid" and not len(self.splits["valid"]):
             split = "train"
-        return self.parts[split]
+        return self.splits[split]
 
     def order(self, epoch: int, size: int) -> Tensor:
         """Return a shuffled order in which a batch has series of similar length."""
-        shuffled = super().order(epoch, size)
-        lengths = self.series_set.lengths[self._members("train")]
+        lengths = self.series_set.lengths[self._indices("train")]
         if lengths.min() == lengths.max():
-            return shuffled
-        steps = torch.from_numpy(lengths)[shuffled]
-        # Sorted only within segments of eight batches, so that batches still differ by pass.
-        segment = torch.arange(len(shuffled)) // (8 * size)
-        by_length = shuffled[np.lexsort((steps.numpy(), segment.numpy()))]
-        count = len(by_length) // size
-        batches = by_length[: count * size].view(count, size)
-        mixed = batches[torch.randperm(count, generator=self.generator("train", epoch, part=2))]
-        return torch.cat([mixed.flatten(), by_length[count * size :]])
+            return super().order(epoch, size)
+        return self.order_by_length(epoch, size, torch.from_numpy(lengths))
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Prepare the chosen series and pad them to the longest."""
-        numbers = self._members(split)[index.numpy()]
-        batch = self._tensors.batch(numbers)
+        """Return prepared series, padded to the longest."""
+        indices = self._indices(split)[index.numpy()]
+        batch = self._tensors.batch(indices)
         if self.stays_on_disk:
-            release([self.series_set.series[int(number)] for number in numbers])
+            release([self.series_set.series[int(i)] for i in indices])
         return batch
 
     # Loss and score
@@ -239,7 +229,7 @@ class SeriesTask(ArrayTask):
         return answers[observed] - batch.targets[observed].to(answers.dtype)
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Cross entropy, or in standardised units the pinball loss or the mean squared error."""
+        """Return cross entropy, or in standardised units pinball loss or mean squared error."""
         if self.counts_classes:
             total = F.cross_entropy(
                 prediction.flatten(0, -2),
@@ -256,7 +246,7 @@ class SeriesTask(ArrayTask):
         return total / max(1, self.answers(batch))
 
     def answers(self, batch: Batch) -> int:
-        """Return how many targets are known."""
+        """Return the number of known targets."""
         if self.counts_classes:
             return int((batch.targets != NO_ANSWER).sum())
         return int((~torch.isnan(batch.targets)).sum())
@@ -290,18 +280,18 @@ class SeriesTask(ArrayTask):
         return torch.tensor(self.class_weights, dtype=prediction.dtype, device=prediction.device)
 
     def finish(self, mean: float) -> float:
-        """Return the root of a mean square; accuracies and mean absolute errors stay."""
+        """Return the root of a mean square; accuracies and mean absolute errors are unchanged."""
         return mean if self.counts_classes or self.quantiles else float(np.sqrt(mean))
 
-    def test_parts(self) -> dict[str, Any]:
+    def test_tasks(self) -> dict[str, Any]:
         """Return the test split, unless it is empty."""
-        return {"test": self} if len(self.parts["test"]) else {}
+        return {"test": self} if len(self.splits["test"]) else {}
 
     @property
     def chance(self) -> Chance:
-        """The commonest class, the training mean, or the last value, on the test split."""
-        split: Split = "test" if len(self.parts["test"]) else "valid"
-        train, test = self._members("train"), self._members(split)
+        """The score of the commonest class, the training mean, or the last value."""
+        split: Split = "test" if len(self.splits["test"]) else "valid"
+        train, test = self._indices("train"), self._indices(split)
         return series_chance(self.series_set, self.preparation, train, test, self.class_weights)
 
 
@@ -320,7 +310,7 @@ def fit_preparation(
     if missing == "auto":
         mask = windows.timestamps and any(np.isnan(b).any() for b in series_set.each_block())
         missing = "mask" if mask else "interpolate"
-    training = series_set.take(split.parts["train"])
+    training = series_set.take(split.indices["train"])
     if kind == "forecast":
         constant = check_varies(training, options["forecast"])
         if constant:
@@ -336,7 +326,7 @@ def fit_preparation(
         classes=classes,
         horizon=windows.horizon or 0,
         forecast=options["forecast"],
-        window=windows.window,
+        window=windows.plan.window,
         quantiles=windows.quantiles,
     )
     dropped = [name for name in preparation.raw_channels if name not in preparation.channels]

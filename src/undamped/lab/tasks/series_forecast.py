@@ -38,29 +38,29 @@ def check_horizon(series_set: SeriesSet, horizon: int) -> None:
 
 
 @dataclass(frozen=True)
-class ForecastPlan:
-    """How recordings are cut into windows for a forecast, and split.
+class WindowPlan:
+    """How recordings are cut into windows, and split.
 
     Args:
-        season: Steps of a season; 1 where there is none.
-        window: Steps of the past that a forecast reads.
-        stride: Steps from one window to the next.
+        window: Steps that a model reads of each window; None if it reads whole series.
+        stride: Steps from one window to the next; None for the default.
         fractions: Fractions of training, validation and test.
-        notes: What was chosen and why, in sentences.
-        too_short: Whether the series are too short for the requested validation split.
+        season: For forecasts, the number of steps of a season; 1 for none.
+        too_short: Whether a forecast lacks the data for the requested validation split.
+        notes: What was inferred and why, in sentences.
     """
 
-    season: int
-    window: int
-    stride: int
-    fractions: tuple[float, float, float]
-    notes: list[str]
-    too_short: bool
+    window: int | None
+    stride: int | None
+    fractions: tuple[float, ...]
+    season: int = 1
+    too_short: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def plan_forecast(
     series_set: SeriesSet, options: Mapping[str, Any], horizon: int, timestamps: bool
-) -> ForecastPlan:
+) -> WindowPlan:
     """Choose season, window, stride and fractions, so that every split has a window if possible.
 
     Args:
@@ -72,40 +72,41 @@ def plan_forecast(
     requested = check_fractions(options["fractions"])
     gap, window = options["gap"], options["window"]
     stride = options["stride"] or _default_stride(series_set, horizon)
-    longest, ahead = int(series_set.lengths.max()), horizon + stride - 1
-    grouped = series_set.groups is not None or series_set.parts is not None
-    by_time = options["split"] == "time" or (
-        options["split"] == "auto" and options["held_out"] is None and not grouped
-    )
+    longest, reach = int(series_set.lengths.max()), horizon + stride - 1
+    by_time = _splits_by_time(series_set, options)
     fractions, training, season, notes = requested, longest, 1, []
     if by_time:
-        fractions = _feasible_fractions(longest, requested, ahead, gap, window or 1)
+        fractions = _feasible_fractions(longest, requested, reach, gap, window or 1)
     if not timestamps:
         season = _season(series_set, options["season"], horizon, fractions, options["forecast"])
         if options["season"] is None:
             result = f"A season of {season} steps" if season > 1 else "No season"
             notes.append(f"{result} was detected in the training split; set season= for another.")
-    empty = []
     if by_time:
-        fractions = _feasible_fractions(longest, requested, ahead, gap, window or season)
-        training = time_edges(longest, fractions, ahead, gap)[1]
-        names = ("training", "validation", "test")
-        empty = [
-            name
-            for name, before, after in zip(names, requested, fractions, strict=True)
-            if before and not after
-        ]
+        fractions = _feasible_fractions(longest, requested, reach, gap, window or season)
+        training = time_edges(longest, fractions, reach, gap)[1]
     predicted = options["forecast"] or series_set.channels
     inputs_only = [name for name in series_set.channels if name not in predicted]
     if inputs_only:
         notes.append(
-            f"Input up to the forecast, not beyond: {', '.join(inputs_only)}. Values of them that "
-            "are known ahead cannot be used."
+            f"Input up to the forecast, not beyond: {', '.join(inputs_only)}. Future values of "
+            "them cannot be used."
         )
+    names = ("training", "validation", "test")
+    before_and_after = zip(names, requested, fractions, strict=True)
+    empty = [name for name, before, after in before_and_after if before and not after]
     if empty:
         notes.append(f"The series are too short for a {' and a '.join(empty)} split.")
     window = window or _default_window(series_set, horizon, season, training)
-    return ForecastPlan(season, window, stride, fractions, notes, "validation" in empty)
+    too_short = "validation" in empty
+    return WindowPlan(window, stride, fractions, season, too_short, tuple(notes))
+
+
+def _splits_by_time(series_set: SeriesSet, options: Mapping[str, Any]) -> bool:
+    if options["split"] != "auto":
+        return options["split"] == "time"
+    grouped = series_set.groups is not None or series_set.parts is not None
+    return options["held_out"] is None and not grouped
 
 
 def _season(

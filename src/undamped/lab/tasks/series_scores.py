@@ -14,7 +14,7 @@ from undamped.lab.data.recordings.preparation import Preparation, middle_of
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.task import Chance
 
-NO_ANSWER = -100  # what cross entropy leaves out
+NO_ANSWER = -100  # ignored by cross entropy
 
 
 def series_chance(
@@ -37,14 +37,14 @@ def series_chance(
     """
     if preparation.kind == "forecast":
         return _last_value(series_set, preparation, test)
-    learnt, truth = (_targets(series_set, preparation, index) for index in (train, test))
+    learned, truth = (_targets(series_set, preparation, index) for index in (train, test))
     if preparation.classes is None:
         error = truth[~np.isnan(truth)] * preparation.target_std[0]  # the mean is 0
         root = float(np.sqrt(np.mean(error**2)))
         loss = (root / preparation.target_std[0]) ** 2
         return Chance(loss=loss, metric=root, rule="always the training mean")
-    learnt, truth = learnt[learnt != NO_ANSWER], truth[truth != NO_ANSWER]
-    counts = np.bincount(learnt, minlength=len(preparation.classes))
+    learned, truth = learned[learned != NO_ANSWER], truth[truth != NO_ANSWER]
+    counts = np.bincount(learned, minlength=len(preparation.classes))
     class_weights = np.asarray(weights) if weights else np.ones(len(counts))
     # One more of each class, since the test may contain a class that training lacks.
     weighted_counts = (counts + 1) * class_weights
@@ -64,14 +64,14 @@ def _last_value(series_set: SeriesSet, preparation: Preparation, index: np.ndarr
     # Predicted for every quantile, the last value has this mean pinball loss where it is too low
     # and where it is too high.
     low = float(np.mean(preparation.quantiles)) if preparation.quantiles else 0.5
-    for number in index:
-        raw = np.asarray(series_set.series[int(number)], dtype=np.float64)[:, columns]
-        past, ahead = raw[: -preparation.horizon], raw[-preparation.horizon :]
+    for position in index:
+        raw = np.asarray(series_set.series[int(position)], dtype=np.float64)[:, columns]
+        past, future = raw[: -preparation.horizon], raw[-preparation.horizon :]
         step = np.maximum.accumulate(
             np.where(np.isnan(past), -1, np.arange(len(past))[:, None]), axis=0
         )[-1]
         last = np.where(step >= 0, past[step, range(len(columns))], preparation.target_mean)
-        errors = ahead - last
+        errors = future - last
         observed = ~np.isnan(errors)
         standard = (errors / scale)[observed]
         if preparation.quantiles:
@@ -90,12 +90,12 @@ def _last_value(series_set: SeriesSet, preparation: Preparation, index: np.ndarr
 
 
 def class_counts(series_set: SeriesSet, preparation: Preparation, index: np.ndarray) -> np.ndarray:
-    """Return how many targets of each class some series have.
+    """Return the number of targets of each class.
 
     Args:
         series_set: All series.
         preparation: How they are prepared.
-        index: Which of them.
+        index: Indices of the series that are counted.
     """
     targets = _targets(series_set, preparation, index)
     return np.bincount(targets[targets != NO_ANSWER], minlength=len(preparation.classes or ()))
@@ -121,7 +121,7 @@ def balanced_weights(
 def _targets(series_set: SeriesSet, preparation: Preparation, index: np.ndarray) -> np.ndarray:
     targets = series_set.targets
     if isinstance(targets, list):
-        return np.concatenate([preparation.encode(targets[number]) for number in index])
+        return np.concatenate([preparation.encode(targets[position]) for position in index])
     assert targets is not None
     return preparation.encode(targets[index])
 
@@ -130,7 +130,7 @@ def alarm_target(
     options: Mapping[str, Any],
     series_set: SeriesSet,
     preparation: Preparation,
-    parts: Mapping[str, np.ndarray],
+    splits: Mapping[str, np.ndarray],
 ) -> tuple[str, float] | None:
     """Return the positive class and the sensitivity it should reach; None if not requested.
 
@@ -138,7 +138,7 @@ def alarm_target(
         options: The options `sensitivity` and `positive`.
         series_set: The recordings.
         preparation: How they are prepared.
-        parts: Which series are in which split.
+        splits: The indices of the series of each split.
     """
     sensitivity, positive = options["sensitivity"], options["positive"]
     if sensitivity is None:
@@ -150,16 +150,13 @@ def alarm_target(
         raise OptionError(f"sensitivity needs kind=classification, got '{preparation.kind}'.")
     if not 0 < sensitivity <= 1:
         raise OptionError(f"sensitivity must be in (0, 1], such as 0.95; got {sensitivity}.")
-    if positive is None:
-        if len(classes) != 2:
-            names = ", ".join(classes[:5])
-            raise OptionError(f"positive must name one of the classes {names}.")
-        counts = class_counts(series_set, preparation, parts["train"])
+    if positive is None and len(classes) == 2:
+        counts = class_counts(series_set, preparation, splits["train"])
         positive = classes[int(np.argmin(counts))]
     if positive not in classes:
         names = ", ".join(classes[:5])
         raise OptionError(f"positive must be one of the classes {names}; got {positive}.")
-    validation = class_counts(series_set, preparation, parts["valid"])
+    validation = class_counts(series_set, preparation, splits["valid"])
     if not validation[classes.index(positive)]:
         raise DataError(
             f"sensitivity: the validation split has no series of class '{positive}'. Give more of "

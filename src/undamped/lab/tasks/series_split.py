@@ -13,21 +13,21 @@ from undamped.lab.data.recordings import splits
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series_windows import Windows
 
-_LEAST_TRAINING = 0.4  # of what is not for the test, where validation is moved back in time
+_LEAST_TRAINING = 0.4  # of training and validation, if validation is moved back in time
 _FEWEST_WINDOWS = 10
 
 
 @dataclass(frozen=True)
 class SeriesSplit:
-    """Which series are in which split.
+    """The split of a set of series.
 
     Args:
-        parts: The indices of the series of "train", "valid" and "test".
+        indices: The indices of the series of "train", "valid" and "test".
         record: How they were split, as plain values for run.json.
         notes: The same in sentences.
     """
 
-    parts: dict[str, np.ndarray]
+    indices: dict[str, np.ndarray]
     record: dict[str, Any]
     notes: tuple[str, ...]
 
@@ -39,43 +39,38 @@ def split_windows(windows: Windows, options: Mapping[str, Any]) -> SeriesSplit:
         windows: The windows.
         options: Complete options; see `undamped.lab.data.recordings.options.SeriesOptions`.
     """
-    series_set, fractions = windows.series_set, windows.fractions
+    series_set, fractions = windows.series_set, windows.plan.fractions
     by, why, held_out = options["split"], "as requested", options["held_out"]
     gap, seed = options["gap"], options["split_seed"]
     if held_out is not None:
         if by not in ("auto", "group"):
             raise OptionError(f"held_out needs a split by group, got split={by}. Leave split out.")
         by, why = "group", f"{held_out} is held out for the test"
-        parts = splits.hold_out(series_set, held_out, fractions=fractions, seed=seed)
+        indices = splits.hold_out(series_set, held_out, fractions=fractions, seed=seed)
     else:
         if by == "auto":
             by, why = splits.choose(series_set, windows.kind)
-        parts = splits.split(
-            series_set,
-            fractions=fractions,
-            by=by,
-            gap=gap,
-            seed=seed,
-            horizon=windows.horizon or 0,
+        indices = splits.split(
+            series_set, fractions=fractions, by=by, gap=gap, seed=seed, horizon=windows.horizon or 0
         )
     record = {
         "by": by,
         "fractions": [float(fraction) for fraction in fractions],
         "gap": gap,
         "seed": seed,
-        "sizes": {name: len(index) for name, index in parts.items()},
-        "hash": splits.hash_of(parts),
+        "sizes": {name: len(index) for name, index in indices.items()},
+        "hash": splits.hash_of(indices),
     }
-    return SeriesSplit(parts, record, _notes(series_set, parts, by, why))
+    return SeriesSplit(indices, record, _notes(series_set, indices, by, why))
 
 
 def _notes(
-    series_set: SeriesSet, parts: dict[str, np.ndarray], by: splits.By, why: str
+    series_set: SeriesSet, indices: dict[str, np.ndarray], by: splits.By, why: str
 ) -> tuple[str, ...]:
-    notes = [splits.describe(by, why, parts)]
-    left = len(series_set) - sum(len(index) for index in parts.values())
-    if left:
-        notes.append(f"{left:,} are left out, so that no split contains data of another.")
+    notes = [splits.describe(by, why, indices)]
+    unused = len(series_set) - sum(len(index) for index in indices.values())
+    if unused:
+        notes.append(f"{unused:,} are left out, so that no split contains data of another.")
     if series_set.origin is None:  # windows may be alike without being copies
         copies = len(series_set) - len(np.unique(series_set.copies()))
         if copies:
@@ -85,19 +80,19 @@ def _notes(
 
 def resplit(
     series_set: SeriesSet,
-    parts: Mapping[str, np.ndarray],
+    indices: Mapping[str, np.ndarray],
     record: Mapping[str, Any],
     number: int,
     horizon: int | None,
 ) -> dict[str, np.ndarray] | None:
     """Return other training and validation series; the test split stays as it is.
 
-    Series that were split by time are validated on an earlier segment and trained on what was
+    Series that were split by time are validated on an earlier segment and trained on the time
     before it; this needs a forecast. Others are drawn at random.
 
     Args:
         series_set: The series.
-        parts: Which of them are in which split now.
+        indices: The present split.
         record: How they were split.
         number: Which of the possible splits.
         horizon: For forecasts, how many steps at the end of a window are to be predicted.
@@ -106,29 +101,30 @@ def resplit(
         Training and validation series; None where there is no other such split.
     """
     published = series_set.parts is not None and "valid" in series_set.parts
-    if published or not len(parts["valid"]):
+    if published or not len(indices["valid"]):
         return None
     if record["by"] != "time":
-        return _resplit_at_random(series_set, parts, number)
+        return _resplit_at_random(series_set, indices, number)
     if horizon is None or series_set.origin is None:
         return None
-    return _validate_earlier(series_set, series_set.origin, parts["valid"], record, number, horizon)
+    valid = indices["valid"]
+    return _validate_earlier(series_set, series_set.origin, valid, record, number, horizon)
 
 
 def _resplit_at_random(
-    series_set: SeriesSet, parts: Mapping[str, np.ndarray], number: int
+    series_set: SeriesSet, indices: Mapping[str, np.ndarray], number: int
 ) -> dict[str, np.ndarray]:
-    """Return training and validation series in another draw, each as many as before."""
-    pool = np.sort(np.concatenate([parts["train"], parts["valid"]]))
+    """Return other random training and validation series, as many as before."""
+    pool = np.sort(np.concatenate([indices["train"], indices["valid"]]))
     pooled = replace(series_set.take(pool), parts=None)
-    fraction = len(parts["valid"]) / len(pool)
-    drawn = splits.split(
+    fraction = len(indices["valid"]) / len(pool)
+    split = splits.split(
         pooled,
         fractions=(1 - fraction, fraction, 0.0),
         by="stratified" if pooled.groups is None else "group",
         seed=number,
     )
-    return {name: pool[drawn[name]] for name in ("train", "valid")}
+    return {name: pool[split[name]] for name in ("train", "valid")}
 
 
 def _validate_earlier(
@@ -139,7 +135,7 @@ def _validate_earlier(
     number: int,
     horizon: int,
 ) -> dict[str, np.ndarray] | None:
-    """Return a validation split `number` times its length earlier, and what was before it."""
+    """Return a validation split `number` times its length earlier, and the windows before it."""
     stop, recording = origin[:, 1] + windows.lengths, origin[:, 0]
     end = np.zeros(int(recording.max()) + 1, dtype=np.int64)  # of training and validation
     np.maximum.at(end, recording[valid_windows], stop[valid_windows])

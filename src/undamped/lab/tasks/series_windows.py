@@ -1,7 +1,7 @@
-"""Windows of recordings: what a model answers about, and which question it answers.
+"""Windows of recordings, and the question that a model answers about them.
 
 `cut` checks recordings, infers from the data what the options leave open, and cuts recordings into
-windows where a window is requested or a forecast needs one.
+windows if a window is requested or a forecast needs one. It is the first step of a `SeriesTask`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from undamped.lab.data.recordings.labels import (
 )
 from undamped.lab.data.recordings.preparation import Kind
 from undamped.lab.data.recordings.series import SeriesSet
-from undamped.lab.tasks.series_forecast import LONG_PAST, check_horizon, plan_forecast
+from undamped.lab.tasks.series_forecast import LONG_PAST, WindowPlan, check_horizon, plan_forecast
 
 _DAY = 86_400.0  # seconds
 _CALENDAR = ((28, 31), (90, 92), (365, 366))  # days of months, quarters and years
@@ -39,11 +39,8 @@ class Windows:
         kind: The question: one class or number per series, one per step, or the values to come.
         horizon: For forecasts, how many values at the end of each window are to be predicted.
         timestamps: Whether models receive timestamps.
-        window: Steps that a model reads of each window; None where it reads whole series.
-        season: For forecasts, the number of steps of a season; 1 for none.
         quantiles: For forecasts, the quantiles that are learnt; empty for none.
-        fractions: Fractions of training, validation and test.
-        too_short: Whether a forecast lacks the data for the requested validation split.
+        plan: How the recordings were cut, and how the windows are to be split.
         notes: What was inferred and done, in sentences.
     """
 
@@ -52,28 +49,23 @@ class Windows:
     kind: Kind
     horizon: int | None
     timestamps: bool
-    window: int | None
-    season: int
     quantiles: tuple[float, ...]
-    fractions: tuple[float, ...]
-    too_short: bool
+    plan: WindowPlan
     notes: tuple[str, ...]
 
 
 def cut(series_set: SeriesSet, options: Mapping[str, Any]) -> Windows:
-    """Return what a model answers about, whole series or windows of them.
+    """Return the windows, or whole series, that a model answers about.
 
     Args:
         series_set: The recordings.
         options: Complete options; see `undamped.lab.data.recordings.options.SeriesOptions`.
     """
-    notes = list(series_set.notes)
-    kind = infer_kind(series_set, options["kind"], options["horizon"], notes)
+    kind, kind_notes = infer_kind(series_set, options["kind"], options["horizon"])
     horizon: int | None = options["horizon"] if kind == "forecast" else None
-    recordings = usable_series(series_set, kind, notes)
-    timestamps = _uses_timestamps(recordings, options["timestamps"], notes)
-    window, stride, fractions = options["window"], options["stride"], tuple(options["fractions"])
-    season, too_short = 1, False
+    recordings, usable_notes = usable_series(series_set, kind)
+    timestamps, time_notes = _uses_timestamps(recordings, options["timestamps"])
+    plan = WindowPlan(options["window"], options["stride"], tuple(options["fractions"]))
     if horizon is None:
         for name in ("season", "quantiles"):
             if options[name] is not None:
@@ -82,55 +74,37 @@ def cut(series_set: SeriesSet, options: Mapping[str, Any]) -> Windows:
         check_horizon(recordings, horizon)
         longest = int(recordings.lengths.max())
         # With timestamps, short series are read as a whole.
-        if not timestamps or window is not None or longest > LONG_PAST:
+        if not timestamps or plan.window is not None or longest > LONG_PAST:
             plan = plan_forecast(recordings, options, horizon, timestamps)
-            window, stride, fractions = plan.window, plan.stride, plan.fractions
-            season, too_short = plan.season, plan.too_short
-            notes += plan.notes
     quantiles = check_quantiles(options["quantiles"], timestamps)
-    return Windows(
-        _cut_windows(recordings, window, stride, horizon, notes),
-        recordings,
-        kind,
-        horizon,
-        timestamps,
-        window,
-        season,
-        quantiles,
-        fractions,
-        too_short,
-        tuple(notes),
-    )
+    windows, window_notes = _cut_windows(recordings, plan, horizon)
+    notes = (*series_set.notes, *kind_notes, *usable_notes, *time_notes, *plan.notes, *window_notes)
+    return Windows(windows, recordings, kind, horizon, timestamps, quantiles, plan, notes)
 
 
 def infer_kind(
-    series_set: SeriesSet, kind: Kind | Literal["auto"], horizon: int | None, notes: list[str]
-) -> Kind:
-    """Return the kind of the question, and add a note where it was inferred.
+    series_set: SeriesSet, kind: Kind | Literal["auto"], horizon: int | None
+) -> tuple[Kind, list[str]]:
+    """Return the kind of the question, and a note if it was inferred.
 
     Args:
         series_set: The recordings.
         kind: The option `kind`.
         horizon: The option `horizon`.
-        notes: Receives the note.
     """
     targets = series_set.targets
     if kind == "forecast" or (kind == "auto" and horizon is not None):
         if horizon is None:
             raise OptionError("kind=forecast needs a horizon, for example horizon=10.")
-        return "forecast"
+        return "forecast", []
     if horizon is not None:
         raise OptionError(f"kind={kind} has no horizon, got {horizon}. Leave one of the two out.")
     if targets is None:
-        raise DataError(
-            " ".join(
-                (
-                    f"{series_set.source} has no target to learn. Name its column with target=, "
-                    "or give horizon= to forecast.",
-                    *series_set.warnings,
-                )
-            )
+        message = (
+            f"{series_set.source} has no target to learn. Name its column with target=, or give "
+            "horizon= to forecast."
         )
+        raise DataError(" ".join((message, *series_set.warnings)))
     stepwise = isinstance(targets, list)
     if kind != "auto":
         if stepwise != (kind in ("steps", "step-regression")):
@@ -138,24 +112,23 @@ def infer_kind(
             raise OptionError(f"kind={kind} does not fit one target per {per}. Leave kind out.")
         if kind in ("regression", "step-regression") and not are_numbers(targets):
             raise OptionError(f"kind={kind} needs numbers as targets, got text.")
-        return kind
+        return kind, []
     classes = look_like_classes(targets)
     if stepwise:
         inferred: Kind = "steps" if classes else "step-regression"
     else:
         inferred = "classification" if classes else "regression"
-    notes.append(f"Treated as {inferred}; set kind= for another kind.")
-    return inferred
+    return inferred, [f"Treated as {inferred}; set kind= for another kind."]
 
 
-def usable_series(series_set: SeriesSet, kind: Kind, notes: list[str]) -> SeriesSet:
-    """Return the series that have a target, or raise an error if none can be used.
+def usable_series(series_set: SeriesSet, kind: Kind) -> tuple[SeriesSet, list[str]]:
+    """Return the series that have a target, and notes; raise an error if none can be used.
 
     Args:
         series_set: The recordings.
         kind: The kind of the question.
-        notes: Receives a note about series that are left out.
     """
+    notes = []
     short = np.flatnonzero(series_set.lengths < 2)
     if len(short) and series_set.times is not None and len(short) < len(series_set):
         # A patient may have come once; if all did, the id column is another.
@@ -170,30 +143,33 @@ def usable_series(series_set: SeriesSet, kind: Kind, notes: list[str]) -> Series
     targets = series_set.targets
     if kind != "forecast" and not isinstance(targets, list):
         has_target = np.array([label != "" for label in as_labels(targets)])
+        if not has_target.any():
+            raise _no_targets(series_set)
         if not has_target.all():
-            if not has_target.any():
-                raise _no_targets(series_set)
             notes.append(f"{int((~has_target).sum()):,} series without a target are left out.")
             series_set = series_set.take(np.flatnonzero(has_target))
+    _check_targets(series_set, kind)
+    return series_set, notes
+
+
+def _check_targets(series_set: SeriesSet, kind: Kind) -> None:
+    """Raise an error if there are no targets, or if all are the same."""
+    targets = series_set.targets
+    if kind == "forecast" or targets is None:
+        return
     if kind in ("classification", "steps"):
-        classes = sorted_labels(series_set.targets)
-        if not classes:
-            raise _no_targets(series_set)
-        if len(classes) < 2:
-            raise DataError(
-                f"{series_set.source}: all targets are '{classes[0]}', two or more classes are "
-                "needed. Check the target column."
-            )
-    elif kind != "forecast" and series_set.targets is not None:
-        numbers = numeric_values(series_set.targets)
-        if not len(numbers):
-            raise _no_targets(series_set)
-        if numbers.min() == numbers.max():
-            raise DataError(
-                f"{series_set.source}: all targets are {numbers[0]:.6g}, so there is nothing to "
-                "learn. Check the target column."
-            )
-    return series_set
+        values: Any = sorted_labels(targets)
+        text, needed = "'{}'", "two or more classes are needed"
+    else:
+        values = np.unique(numeric_values(targets))
+        text, needed = "{:.6g}", "so there is nothing to learn"
+    if not len(values):
+        raise _no_targets(series_set)
+    if len(values) < 2:
+        raise DataError(
+            f"{series_set.source}: all targets are {text.format(values[0])}, {needed}. Check the "
+            "target column."
+        )
 
 
 def _no_targets(series_set: SeriesSet) -> DataError:
@@ -218,19 +194,20 @@ def _check_channels(series_set: SeriesSet) -> None:
     )
 
 
-def _uses_timestamps(series_set: SeriesSet, timestamps: bool | None, notes: list[str]) -> bool:
-    """Return whether models receive timestamps; by default they do where those are irregular."""
+def _uses_timestamps(
+    series_set: SeriesSet, timestamps: bool | None
+) -> tuple[bool, tuple[str, ...]]:
+    """Return whether models receive timestamps, by default if they are irregular, and notes."""
     if timestamps is not None:
         if timestamps and series_set.times is None:
             raise DataError(
                 f"timestamps=true, but {series_set.source} has no timestamps. Name their column "
                 "with time=."
             )
-        return timestamps
+        return timestamps, ()
     if not irregular(series_set):
-        return False
-    notes.append("Timestamps are irregular; models receive them as input.")
-    return True
+        return False, ()
+    return True, ("Timestamps are irregular; models receive them as input.",)
 
 
 def irregular(series_set: SeriesSet) -> bool:
@@ -276,39 +253,35 @@ def check_quantiles(quantiles: tuple[float, ...] | None, timestamps: bool) -> tu
 
 
 def _cut_windows(
-    series_set: SeriesSet,
-    window: int | None,
-    stride: int | None,
-    horizon: int | None,
-    notes: list[str],
-) -> SeriesSet:
-    """Return windows, or whole series where no window is given."""
+    series_set: SeriesSet, plan: WindowPlan, horizon: int | None
+) -> tuple[SeriesSet, list[str]]:
+    """Return windows, or whole series if there is no window, and notes."""
+    window, stride = plan.window, plan.stride
     if horizon is not None and window is None:
-        notes.append(f"Models read every series up to its last {horizon} steps.")
-        return _long_enough(series_set, horizon + 1, notes)
+        series_set, notes = _long_enough(series_set, horizon + 1)
+        return series_set, [f"Models read every series up to its last {horizon} steps.", *notes]
     if window is None:
-        return series_set
+        return series_set, []
     if horizon is None:
         windows = series_set.windows(window, stride or window)
-        notes.append(f"{len(windows):,} windows of {window} steps.")
-        return windows
+        return windows, [f"{len(windows):,} windows of {window} steps."]
     windows = series_set.windows(window + horizon, stride or 1)
-    notes.append(f"{len(windows):,} windows: {window} steps in, {horizon} to come.")
+    notes = [f"{len(windows):,} windows: {window} steps in, {horizon} to come."]
     short = int((series_set.lengths < window + horizon).sum())
     if short:
         notes.append(f"{short:,} series are shorter than a window and are left out.")
-    return windows
+    return windows, notes
 
 
-def _long_enough(series_set: SeriesSet, steps: int, notes: list[str]) -> SeriesSet:
-    """Return the series with at least `steps` steps, and note how many are left out."""
+def _long_enough(series_set: SeriesSet, steps: int) -> tuple[SeriesSet, list[str]]:
+    """Return the series with at least `steps` steps, and a note if some are left out."""
     long = series_set.lengths >= steps
     if not long.any():
         raise DataError(
             f"{series_set.source}: a series of at least {steps} steps is needed, the longest has "
             f"{int(series_set.lengths.max())}. Choose a smaller horizon."
         )
-    if not long.all():
-        notes.append(f"{int((~long).sum()):,} series of fewer than {steps} steps are left out.")
-        series_set = series_set.take(np.flatnonzero(long))
-    return series_set
+    if long.all():
+        return series_set, []
+    note = f"{int((~long).sum()):,} series of fewer than {steps} steps are left out."
+    return series_set.take(np.flatnonzero(long)), [note]

@@ -1,17 +1,19 @@
-"""The Task contract: batches by number, a loss, a metric, and the score of a naive baseline.
+"""The Task contract: batches by index, a loss, a metric, and the score of a naive baseline.
 
-A batch is a function of (seed, split, number) only, so every model gets the same data, an
+A batch is a function of (seed, split, index) only, so every model gets the same data, an
 interrupted training can be resumed, and several processes can divide batches among them.
 
-A task may have further members, which `undamped.lab.tasks.optional` lists and reads: recipes,
-suggested settings, names for reports.
+A task may have further attributes, which `undamped.lab.tasks.optional` lists and reads: recipes,
+suggested settings, further scores, names for reports.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -36,9 +38,11 @@ from undamped._base.registry import tasks
 Split = Literal["train", "valid", "test"]
 Settings = dict[str, dict[str, Any]]
 """Options of "model", "task" and "train", by section and name."""
-_SPLIT_NUMBER = {"train": 0, "valid": 1, "test": 2}
+COSINE: dict[str, Any] = {"clip": 1.0, "schedule": "cosine"}
+"""Training options that many recipes share."""
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 _BLOCK = 96
-"""Held-out sequences that are drawn at once; rules and classes divide it, so all are balanced."""
+"""Held-out sequences that are drawn at once; divisible by numbers of classes, for balance."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Chance:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The score of a trivial rule, which uses the input but not the relation to be learnt.
+    """The score of a trivial rule, which uses the input but not the relation that is learnt.
 
     Args:
         metric: Its score on the test split.
@@ -67,7 +71,7 @@ class Task(ABC):
     """Data, loss, metric and baseline scores of a learning problem.
 
     Args:
-        seed: Seed of the random numbers of the data.
+        seed: Seed of the random numbers.
     """
 
     input_size: int
@@ -87,8 +91,6 @@ class Task(ABC):
     """Steps of each segment of a sequence, where all sequences are alike; see `TaskShape`."""
     clock: Clock | None = None
     """Typical gap and span of time, where batches have times."""
-    same_channels: bool = False
-    """Whether the features of an answer are those of an input, at other times."""
     metric: str = "accuracy"
     higher_is_better: bool = True
     sequential: ClassVar[bool] = True
@@ -98,19 +100,19 @@ class Task(ABC):
 
     @property
     def baseline(self) -> Baseline | None:
-        """The best trivial rule, if there is one: what a model has to beat."""
+        """The best trivial rule, which a model has to beat; usually None."""
         return None
 
     def __init__(self, seed: NonNegativeInt = 0) -> None:
         self.seed = seed
 
-    def generator(self, split: Split, number: int, part: int = 0) -> torch.Generator:
-        """Return the random number generator of one batch."""
-        return generator_of(self.seed, split, number, part)
+    def generator(self, split: Split, index: int, stream: int = 0) -> torch.Generator:
+        """Return the random number generator of a batch; each stream is independent."""
+        return generator_of(self.seed, split, index, stream)
 
     @abstractmethod
-    def batch(self, split: Split, number: int, size: int) -> Batch:
-        """Return batch `number` of a split, with `size` sequences or as many as there are."""
+    def batch(self, split: Split, index: int, size: int) -> Batch:
+        """Return batch `index` of a split, with `size` sequences or as many as there are."""
 
     @abstractmethod
     def count(self, split: Split, size: int) -> int | None:
@@ -141,7 +143,7 @@ class Task(ABC):
             self.state_space,
             self.segments,
             self.clock,
-            same_channels=self.same_channels,
+            same_channels=getattr(self, "same_channels", False),
         )
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
@@ -158,7 +160,7 @@ class Task(ABC):
         return F.mse_loss(prediction, targets.to(prediction.dtype))
 
     def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
-        """Return a sum and a count, of whose quotient `finish` makes the metric.
+        """Return a sum and a count, whose quotient `finish` converts to the metric.
 
         Correct answers for classes, squared errors for numbers and trajectories, negative
         log-likelihoods for densities.
@@ -169,10 +171,6 @@ class Task(ABC):
         if self.answer == "class":
             return (prediction.argmax(-1) == targets).sum().double(), targets.numel()
         return (prediction - targets).double().square().sum(), targets.numel()
-
-    def more_scores(self, prediction: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
-        """Return further scores of predictions, each as a sum and a count; usually none."""
-        return {}
 
     def answers(self, batch: Batch) -> int:
         """Return the number of known targets, over which `loss` is a mean."""
@@ -191,7 +189,7 @@ class Task(ABC):
         """Return sentences about how the data was prepared, for the user."""
         return []
 
-    def test_parts(self) -> dict[str, Task]:
+    def test_tasks(self) -> dict[str, Task]:
         """Return the tasks on which a trained model is tested, by name; usually itself."""
         return {"test": self}
 
@@ -200,9 +198,9 @@ class Task(ABC):
         return (type(self).__doc__ or "").splitlines()[0]
 
 
-def generator_of(seed: int, split: Split, number: int, part: int = 0) -> torch.Generator:
-    """Return a random number generator that depends on these four numbers only."""
-    words = np.random.SeedSequence([seed, _SPLIT_NUMBER[split], number, part]).generate_state(2)
+def generator_of(seed: int, split: Split, index: int, stream: int = 0) -> torch.Generator:
+    """Return a random number generator that depends on these four values only."""
+    words = np.random.SeedSequence([seed, SPLITS.index(split), index, stream]).generate_state(2)
     return torch.Generator().manual_seed(int(words[0]) << 32 | int(words[1]))
 
 
@@ -230,62 +228,59 @@ class GeneratedTask(Task):
     """A task with unlimited training data; validation and test are fixed batches of it."""
 
     held_out: ClassVar[dict[Split, int]] = {"valid": 512, "test": 2048}
-    """How many sequences validation and test have."""
+    """Sequences of validation and test."""
 
     @abstractmethod
     def draw(self, size: int, generator: torch.Generator) -> Batch:
         """Draw `size` new sequences."""
 
-    def batch(self, split: Split, number: int, size: int) -> Batch:
-        """Draw the sequences of batch `number`; held-out ones do not depend on `size`."""
+    def batch(self, split: Split, index: int, size: int) -> Batch:
+        """Draw the sequences of batch `index`; held-out ones do not depend on `size`."""
         if split == "train":
-            return self.draw(size, self.generator(split, number))
+            return self.draw(size, self.generator(split, index))
         inputs, targets = batch_axes(self)
-        fields = cut_from_blocks(
-            lambda block, count: self.draw(count, self.generator(split, block)).expanded(),
-            number,
-            size,
-            total=self.held_out[split],
-            axes=(inputs, targets, 0, 1, inputs, 1, targets, 0, 0),
-        )
-        return Batch(*fields)  # type: ignore[arg-type]
+        axes = (inputs, targets, 0, 1, inputs, 1, targets, 0, 0)
+
+        def draw(block: int, count: int) -> Batch:
+            return self.draw(count, self.generator(split, block)).expanded()
+
+        return Batch(*self.cut_from_blocks(draw, split, index, size, axes))
+
+    def cut_from_blocks(
+        self,
+        draw: Callable[[int, int], Sequence[Tensor | None]],
+        split: Split,
+        index: int,
+        size: int,
+        axes: Sequence[int],
+    ) -> list[Any]:
+        """Return the tensors of a held-out batch, whose sequences do not depend on the batch size.
+
+        They are drawn in blocks of one size, each with its generator, and cut out of these blocks.
+        So models that are trained with batches of different sizes are scored on the same sequences.
+
+        Args:
+            draw: Draws a block from its index and its size.
+            split: The split.
+            index: The index of the batch.
+            size: Sequences of a batch; the last batch may have fewer.
+            axes: The batch dimension of each tensor that `draw` returns.
+        """
+        first, last = index * size, min((index + 1) * size, self.held_out[split])
+        blocks = range(first // _BLOCK, -(-last // _BLOCK))
+        fields = zip(*[draw(block, _BLOCK) for block in blocks], strict=True)
+        return [
+            _concatenate(tensors, axis)
+            .narrow(axis, first - blocks.start * _BLOCK, last - first)
+            .contiguous()
+            if tensors[0] is not None
+            else None
+            for tensors, axis in zip(fields, axes, strict=True)
+        ]
 
     def count(self, split: Split, size: int) -> int | None:
         """Return None for training, which is infinite."""
         return None if split == "train" else -(-self.held_out[split] // size)
-
-
-def cut_from_blocks(
-    draw: Callable[[int, int], Sequence[Tensor | None]],
-    number: int,
-    size: int,
-    *,
-    total: int,
-    axes: Sequence[int],
-) -> list[Tensor | None]:
-    """Return the tensors of a held-out batch, whose sequences do not depend on the batch size.
-
-    They are drawn in blocks of one size, each with its generator, and cut out of these blocks. So
-    models that are trained with batches of different sizes are scored on the same sequences.
-
-    Args:
-        draw: Draws a block from its number and its size.
-        number: The number of the batch.
-        size: Sequences of a batch.
-        total: Sequences of the split; the last batch may have fewer.
-        axes: The batch dimension of each tensor that `draw` returns.
-    """
-    first, last = number * size, min((number + 1) * size, total)
-    blocks = range(first // _BLOCK, -(-last // _BLOCK))
-    fields = zip(*[draw(block, _BLOCK) for block in blocks], strict=True)
-    return [
-        _concatenate(tensors, axis)
-        .narrow(axis, first - blocks.start * _BLOCK, last - first)
-        .contiguous()
-        if tensors[0] is not None
-        else None
-        for tensors, axis in zip(fields, axes, strict=True)
-    ]
 
 
 def _concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
@@ -303,35 +298,80 @@ class ArrayTask(Task):
 
     @abstractmethod
     def sequences(self, split: Split) -> int:
-        """Return how many sequences a split has."""
+        """Return the number of sequences of a split."""
 
     @abstractmethod
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
         """Return the sequences with these indices as a batch."""
 
-    def batch(self, split: Split, number: int, size: int) -> Batch:
-        """Return batch `number`; an epoch of training leaves out an incomplete last batch."""
+    def batch(self, split: Split, index: int, size: int) -> Batch:
+        """Return batch `index`; an epoch of training leaves out an incomplete last batch."""
         total = self.sequences(split)
         if total == 0:
             raise DataError(f"The {split} split has no sequences. Use more data.")
         size = min(size, total)
         if split != "train":
-            index = torch.arange(number * size, min((number + 1) * size, total))
+            sequences = torch.arange(index * size, min((index + 1) * size, total))
         else:
-            epoch, position = divmod(number, total // size)
-            index = self.order(epoch, size)[position * size : (position + 1) * size]
-        return self.take(split, index, self.generator(split, number))
+            epoch, position = divmod(index, total // size)
+            sequences = self.order(epoch, size)[position * size : (position + 1) * size]
+        return self.take(split, sequences, self.generator(split, index))
 
     def order(self, epoch: int, size: int) -> Tensor:
         """Return the indices of the training sequences in the order of one epoch."""
-        generator = self.generator("train", epoch, part=1)
+        generator = self.generator("train", epoch, stream=1)
         return torch.randperm(self.sequences("train"), generator=generator)
+
+    def order_by_length(self, epoch: int, size: int, lengths: Tensor) -> Tensor:
+        """Return a random order in which a batch has sequences of similar length.
+
+        Args:
+            epoch: The epoch.
+            size: The batch size.
+            lengths: The lengths of the training sequences.
+        """
+        shuffled = ArrayTask.order(self, epoch, size)
+        # Sorted only within segments of eight batches, so that batches still differ by epoch.
+        segment = torch.arange(len(shuffled)) // (8 * size)
+        sorted_index = shuffled[np.lexsort((lengths[shuffled].numpy(), segment.numpy()))]
+        count = len(sorted_index) // size
+        batches = sorted_index[: count * size].view(count, size)
+        mixed = torch.randperm(count, generator=self.generator("train", epoch, stream=2))
+        return torch.cat([batches[mixed].flatten(), sorted_index[count * size :]])
 
     def count(self, split: Split, size: int) -> int | None:
         """Return the number of batches of one pass over the split."""
         total = self.sequences(split)
         size = min(size, total)
         return total // size if split == "train" else -(-total // size)
+
+
+class LabelledTask(ArrayTask):
+    """A task of classes whose inputs are in memory."""
+
+    @abstractmethod
+    def load(self) -> dict[Split, tuple[Tensor, Tensor]]:
+        """Return inputs and classes of each split."""
+
+    @cached_property
+    def _data(self) -> dict[Split, tuple[Tensor, Tensor]]:
+        return self.load()
+
+    @property
+    def chance(self) -> Chance:
+        """The loss of equal probabilities, and the accuracy of the commonest test class."""
+        labels = self._data["test"][1]
+        frequency = torch.bincount(labels, minlength=self.output_size).max().item() / len(labels)
+        return Chance(math.log(self.output_size), frequency, "always the commonest class")
+
+    def sequences(self, split: Split) -> int:
+        """Return the number of sequences of a split."""
+        return len(self._data[split][1])
+
+    def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
+        """Return the inputs and classes with these indices."""
+        inputs, labels = self._data[split]
+        return Batch(inputs[index], labels[index])
 
 
 def build(name: str, **options: object) -> Task:

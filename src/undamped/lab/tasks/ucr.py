@@ -1,4 +1,4 @@
-"""Any set of the UCR, UEA and TSER archives, by its name or from its files."""
+"""Data sets of the UCR, UEA and TSER archives, by name or from files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Unpack
 import numpy as np
 
 from undamped._base.checked import checked
-from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.errors import DataError, OptionError
 from undamped._base.options import DropoutRate, NonNegativeInt
 from undamped._base.registry import tasks
 from undamped.lab.data.published.arrays import DAMAGE
@@ -26,21 +26,21 @@ DROPPING_SEED = 1905
 
 @tasks.register("ucr")
 class ArchiveSeries(SeriesTask):
-    """Classify or rate the series of a set of the UCR, UEA or TSER archives.
+    """Classification or regression on a data set of the UCR, UEA or TSER archives.
 
-    The test part is the published one unless another split is asked for; validation comes out of
-    the training part. Training series that are copies of held-out ones are left out, and said.
+    By default the test split is the published one, and validation is a fraction of the training
+    split. Training series that are copies of held-out ones are left out, with a note.
 
     Args:
-        dataset: The set, as the archive spells it.
-        file: Files of your own instead: Name_TRAIN beside Name_TEST, a folder with the two, or
-            a single file, which is then split.
-        split: "given" is the archive's own; "stratified" pools both parts and splits anew; "lem"
+        dataset: The data set, as the archive spells it.
+        file: A file instead: Name_TRAIN next to Name_TEST, a folder with the two, or a single file,
+            which is then split.
+        split: "given" is that of the archive; "stratified" pools both splits and splits anew; "lem"
             pools them and draws 70, 15 and 15 % as the program of LEM does for EigenWorms.
-        validation: Share of the training part that validation gets.
-        dropped: Share of the steps of every series that is left out, at random; what is left keeps
-            its timestamps, which models are then told.
-        seed: Where the order of training comes from.
+        validation: Fraction of the training split that is used for validation.
+        dropped: Fraction of the steps of every series that is left out, at random; models then
+            receive the timestamps of the remaining steps.
+        seed: Seed of the order of the batches.
 
     Example:
         >>> build("ucr", dataset="EigenWorms", split="lem")
@@ -51,7 +51,7 @@ class ArchiveSeries(SeriesTask):
         T. K. Rusch et al. Long expressive memory. ICLR, 2022.
     """
 
-    # As the estimators start.
+    # The defaults of the estimators.
     recipes: ClassVar = {
         "*": {"model": {"hidden_size": 64}, "train": {"batch_size": 16, "epochs": 60}}
     }
@@ -68,18 +68,18 @@ class ArchiveSeries(SeriesTask):
         seed: NonNegativeInt = 0,
         **options: Unpack[PreparationOptions],
     ) -> None:
-        found = archive_set(dataset, file)
+        series_set = archive_set(dataset, file)
         if dropped:
-            found = with_steps_dropped(found, dropped)
+            series_set = with_steps_dropped(series_set, dropped)
         by: Literal["given", "stratified"] = "stratified" if split == "stratified" else "given"
         fractions: tuple[float, ...] = (1 - validation, validation, 0.0)
         if split == "lem":
-            found = replace(found, parts=lem_parts(len(found)))
-        elif split == "stratified" or found.parts is None:
-            found, by = replace(found, parts=None), "stratified"
+            series_set = replace(series_set, parts=lem_parts(len(series_set)))
+        elif split == "stratified" or series_set.parts is None:
+            series_set, by = replace(series_set, parts=None), "stratified"
             fractions = splits.DEFAULT_FRACTIONS
         super().__init__(
-            found,
+            series_set,
             split=by,
             fractions=fractions,
             seed=seed,
@@ -90,53 +90,46 @@ class ArchiveSeries(SeriesTask):
 
 
 def archive_set(name: str, file: str | None = None) -> SeriesSet:
-    """Read a set of the archives from the cache, or from files of one's own."""
+    """Read a data set of the archives from the cache, or from a file."""
     if file is not None:
         path = Path(file)
         return read_ucr(path) if find_training_file(path) is not None else read_ucr_file(path)
-    place = folder(f"ucr/{name}")
-    packed = place / f"{name}.npz"
-    found = _packed(packed) if packed.is_file() else read_ucr(place)
-    return replace(found, source=name)
+    directory = folder(f"ucr/{name}")
+    archive = directory / f"{name}.npz"
+    series_set = _read_npz(archive) if archive.is_file() else read_ucr(directory)
+    return replace(series_set, source=name)
 
 
-def with_steps_dropped(found: SeriesSet, share: float) -> SeriesSet:
-    """Return the series without a share of their steps, drawn for every series by itself.
+def with_steps_dropped(series_set: SeriesSet, fraction: float) -> SeriesSet:
+    """Return the series without a random fraction of their steps.
 
-    A series loses the same steps whatever else is in the set, so that results can be compared.
+    The steps of a series depend only on its index and length, so that results are comparable.
 
     Args:
-        found: The series.
-        share: How many of their steps go.
+        series_set: The series.
+        fraction: The fraction of the steps that is left out.
     """
-    series, times = [], []
-    for number, one in enumerate(found.series):
-        steps = len(one)
-        kept = max(2, round((1 - share) * steps)) if steps > 1 else 1
-        random = np.random.default_rng([DROPPING_SEED, number])
-        place = np.sort(random.permutation(steps)[:kept])
-        timestamps = (
-            np.arange(steps, dtype=np.float64) if found.times is None else found.times[number]
-        )
-        series.append(np.asarray(one)[place])
-        times.append(timestamps[place])
-    said = f"{share:.0%} of the steps of every series are left out, at random."
-    return replace(found, series=series, times=times, notes=(*found.notes, said))
+    selected, times = [], []
+    for index, series in enumerate(series_set.series):
+        steps = len(series)
+        count = max(2, round((1 - fraction) * steps)) if steps > 1 else 1
+        random = np.random.default_rng([DROPPING_SEED, index])
+        remaining = np.sort(random.permutation(steps)[:count])
+        timestamps = np.arange(steps, dtype=np.float64)
+        if series_set.times is not None:
+            timestamps = series_set.times[index]
+        selected.append(np.asarray(series)[remaining])
+        times.append(timestamps[remaining])
+    note = f"{fraction:.0%} of the steps of every series are left out, at random."
+    return replace(series_set, series=selected, times=times, notes=(*series_set.notes, note))
 
 
 def lem_parts(count: int) -> np.ndarray:
-    """Return the part of each of `count` pooled series, as the program of LEM draws them."""
+    """Return the split of each of `count` pooled series, as the program of LEM draws them."""
     from sklearn.model_selection import train_test_split
 
     if count < 7:
-        raise OptionError(
-            explain(
-                "split",
-                expected="at least 7 series for 'lem'",
-                got=count,
-                remedy="Use split='given'.",
-            )
-        )
+        raise OptionError(f"split=lem needs at least 7 series, got {count}. Use split=given.")
     train, rest = train_test_split(np.arange(count), test_size=0.3, random_state=LEM_SEED)
     valid, test = train_test_split(rest, test_size=0.5, random_state=LEM_SEED)
     parts = np.empty(count, dtype="<U5")
@@ -144,8 +137,8 @@ def lem_parts(count: int) -> np.ndarray:
     return parts
 
 
-def _packed(path: Path) -> SeriesSet:
-    """Read X_train, y_train, X_test, y_test, the form in which one package carries a set."""
+def _read_npz(path: Path) -> SeriesSet:
+    """Read the arrays X_train, y_train, X_test and y_test."""
     names = ("X_train", "y_train", "X_test", "y_test")
     arrays: dict[str, Any] = {}
     try:
@@ -154,14 +147,7 @@ def _packed(path: Path) -> SeriesSet:
     except DAMAGE:
         pass
     if not arrays or not all(array.ndim for array in arrays.values()):
-        raise DataError(
-            explain(
-                str(path),
-                expected=", ".join(names),
-                got="another kind of file",
-                remedy="Fetch the data anew.",
-            )
-        )
+        raise DataError(f"{path} must have the arrays {', '.join(names)}. Fetch the data again.")
     series = [*arrays["X_train"], *arrays["X_test"]]
     labels = np.concatenate([arrays["y_train"], arrays["y_test"]])
     parts = np.array(["train"] * len(arrays["X_train"]) + ["test"] * len(arrays["X_test"]))

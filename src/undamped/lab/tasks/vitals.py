@@ -1,4 +1,4 @@
-"""Vital signs: breaths or heartbeats per minute from 32 seconds of signals."""
+"""Vital signs: respiratory or heart rate from 32 seconds of signals."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from undamped.lab.data.published.formats.vital_signs import (
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.data.recordings.splits import DEFAULT_FRACTIONS, By
 from undamped.lab.tasks.series import SeriesTask
+from undamped.lab.tasks.task import COSINE
 from undamped.lab.tasks.ucr import archive_set
 
 
 @tasks.register("vitals")
 class VitalSigns(SeriesTask):
-    """Say how often a person breathes, or the heart beats, from 32 seconds of recorded signals.
+    """Estimate the respiratory or the heart rate from 32 seconds of recorded signals.
 
-    Windows have 4,000 steps, 125 a second. "systole" is 25.6 minutes of real ECG and respiration
-    of one person, split by time with one whole window left out between the parts; it says
-    nothing about other people. "simulated" people are split by person. TSER's files (BIDMC32RR,
-    BIDMC32HR) can be read with `file`; their published parts are random windows, so that one
-    person is on both sides.
+    Windows have 4,000 steps, 125 per second. "systole" is 25.6 minutes of real ECG and respiration
+    of one person, split by time with one window left out between the splits; results do not
+    generalise to other people. "simulated" people are split by person. TSER's files (BIDMC32RR,
+    BIDMC32HR) can be read with `file`; their published splits are random windows, so that a person
+    can be in both.
 
     Args:
         data: "systole" or "simulated".
         rate: The target: "respiratory" or "heart" rate, per minute.
-        signals: What the model sees; from the ECG alone the breath has to be guessed from how it
-            swings.
+        signals: The channels that models receive; with the ECG alone, respiration is visible only
+            in its modulation.
         file: Name_TRAIN.ts of a TSER set, or its folder, instead of `data`.
         stride_seconds: Seconds from one window of systole to the next.
         subjects: How many people are simulated.
         windows: Windows of each of them.
-        split_seed: Which people are in which part.
-        seed: Where the order of training comes from.
+        split_seed: Seed of the simulation and of the split.
+        seed: Seed of the order of the batches.
 
     Example:
         >>> build("vitals", data="simulated", rate="heart")
@@ -54,13 +55,7 @@ class VitalSigns(SeriesTask):
     recipes: ClassVar = {
         "*": {
             "model": {"hidden_size": 64, "readout": "last"},
-            "train": {
-                "batch_size": 16,
-                "learning_rate": 0.003,
-                "clip": 1.0,
-                "epochs": 30,
-                "schedule": "cosine",
-            },
+            "train": {**COSINE, "batch_size": 16, "learning_rate": 0.003, "epochs": 30},
         },
         "unicornn": {"model": {"num_layers": 3, "dt": 0.046, "alpha": 10.0}},
     }
@@ -79,23 +74,23 @@ class VitalSigns(SeriesTask):
         seed: NonNegativeInt = 0,
     ) -> None:
         by: By
-        found: SeriesSet
+        series_set: SeriesSet
         if file is not None:
             if signals == "ecg":
                 raise OptionError(
-                    "signals: expected to be left out with a file, got 'ecg'. A file is used with "
-                    "all its channels."
+                    "signals=ecg is not possible with a file, whose channels are all used. Leave "
+                    "it out."
                 )
-            found = archive_set("", file)
-            by = "stratified" if found.parts is None else "given"
+            series_set = archive_set("", file)
+            by = "stratified" if series_set.parts is None else "given"
         elif data == "systole":
-            found, by = systole_windows(folder("systole"), rate, stride_seconds), "time"
+            series_set, by = systole_windows(folder("systole"), rate, stride_seconds), "time"
         else:
-            found, by = simulated_subjects(rate, subjects, windows, split_seed), "group"
+            series_set, by = simulated_subjects(rate, subjects, windows, split_seed), "group"
         if signals == "ecg":
-            found = found.select(["ecg"])
+            series_set = series_set.select(["ecg"])
         super().__init__(
-            found,
+            series_set,
             kind="regression",
             split=by,
             fractions=DEFAULT_FRACTIONS,

@@ -273,7 +273,7 @@ def _forecasts(
     values = prepared.middle(answers.reshape(len(answers), -1))
     windows = task.series_set
     assert windows.origin is not None
-    train, test = task.parts["train"], task.parts["test"]
+    train, test = task.splits["train"], task.splits["test"]
     test = test[spread(len(test), origins).numpy()]
     first = windows.origin[test, 1] + windows.lengths[test] - task.horizon
     end = windows.origin[train, 1] + windows.lengths[train]

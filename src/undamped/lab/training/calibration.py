@@ -56,7 +56,7 @@ def calibrated_scores(
     Args:
         run: The run.
         model: Its model.
-        task: Its task, or one of `Task.test_parts`.
+        task: Its task, or one of `Task.test_tasks`.
         split: The split.
         batch_size: Windows per batch.
     """

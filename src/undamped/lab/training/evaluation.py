@@ -77,7 +77,7 @@ def evaluate(
             sums += torch.tensor(
                 [loss.item() * weight, weight, metric.item(), metric_count], dtype=torch.float64
             )
-            for name, (total, number) in task.more_scores(prediction, batch).items():
+            for name, (total, number) in optional.more_scores(task, prediction, batch).items():
                 before = further.get(name, (0.0, 0.0))
                 further[name] = before[0] + total, before[1] + number
     model.train(was_training)

@@ -188,7 +188,7 @@ def _evaluate_and_close(
     }
     if (baseline := task.baseline) is not None:
         result["baseline"] = {task.metric: baseline.metric, "rule": baseline.rule}
-    for name, test_task in task.test_parts().items():
+    for name, test_task in task.test_tasks().items():
         scores = evaluate(model, test_task, "test", options.batch_size)
         result[name] = {"loss": scores.loss, test_task.metric: scores.metric, **scores.more}
         if isinstance(test_task, SeriesTask):

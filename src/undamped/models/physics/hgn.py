@@ -146,6 +146,10 @@ class HGN(TaskModel):
         states = self.motion.trajectory(start, times, on_failure="return")
         return self.decode(states[..., : self.latent_size])
 
+    def energy(self, states: Tensor) -> Tensor:
+        """Return the learned energy of latent states."""
+        return self.motion.energy(states)
+
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
         """Return images at the target times, (outputs, batch, channels, height, width)."""
         if batch.target_times is None:

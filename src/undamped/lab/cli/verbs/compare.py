@@ -249,7 +249,7 @@ def _fit_all(
 
 def _metrics(task: Task) -> dict[str, str]:
     """Return the parts a task is tested on, and what is scored there."""
-    return {name: part.metric for name, part in task.test_parts().items()} or {"valid": task.metric}
+    return {name: part.metric for name, part in task.test_tasks().items()} or {"valid": task.metric}
 
 
 def _summary(name: str, runs: list[Run], failures: list[str], task: Task) -> dict[str, Any]:

@@ -193,7 +193,7 @@ def _print(run: Run, other: Run | None) -> None:
     from undamped.lab.training.origins import with_words
 
     settings, task = run.settings, run.task()
-    result, found = settings["result"], task.test_parts()
+    result, found = settings["result"], task.test_tasks()
     held = "test" if found else "validation"
     screen = console()
     direction = "higher is better" if task.higher_is_better else "lower is better"
@@ -235,7 +235,7 @@ def _scores(
 ) -> list[tuple[str, float, str]]:
     """Return who scored what on the parts that are scored alike: model, guess, baseline."""
     model, result = settings["model"], settings["result"]
-    alike = [name for name, part in task.test_parts().items() if part.metric == task.metric]
+    alike = [name for name, part in task.test_tasks().items() if part.metric == task.metric]
     parts = alike or ["valid"]
     rows = [
         (

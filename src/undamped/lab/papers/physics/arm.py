@@ -161,7 +161,7 @@ def _distance(states: Tensor, target: tuple[float, float]) -> Tensor:
 
 def _underactuated_error() -> str:
     """Return the error message of energy shaping for an arm with a motor in the elbow alone."""
-    from undamped.lab.tasks.physics.acrobot import AcrobotSystem
+    from undamped.lab.tasks.physics.classic_control import AcrobotSystem
 
     model = models["delan"](AcrobotSystem().space, hidden_size=4)
     try:

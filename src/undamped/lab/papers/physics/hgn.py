@@ -109,7 +109,7 @@ def run(
         task, result = trained.task(), trained.result
         assert isinstance(task, PendulumPictures) and result is not None
         model = trained.model()
-        scores = {split: result[split] for split in task.test_parts()}
+        scores = {split: result[split] for split in task.test_tasks()}
         correlation = _energy_correlation(model, task)
         video = films(model, task, name="hgn")
         errors = video.errors.tolist()

@@ -23,7 +23,7 @@ from undamped._base.registry import experiments
 from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific, train_model
 from undamped.lab.report.charts import colour, label, panels
 from undamped.lab.report.table import Progress, Report, silent
-from undamped.lab.tasks.physics.double_pendulum import DoublePendulumSystem
+from undamped.lab.tasks.physics.pendulum import DoublePendulumSystem
 
 MODELS: dict[str, dict[str, Any]] = {
     "lnn": {"activation": "silu", "speed": 6.0, "masses": "learned"},

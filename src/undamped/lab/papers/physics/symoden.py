@@ -200,7 +200,7 @@ def _exact_control(gravity: float) -> Callable[[float, Tensor], Tensor]:
 
 def _motion(system: Any, exact: Tensor, learned: Tensor) -> MotionPaths:
     """Return both controlled pendulums for an animation."""
-    true, predicted = (system.picture(path[:, 0]) for path in (exact, learned))
+    true, predicted = (system.drawing(path[:, 0]) for path in (exact, learned))
     return MotionPaths(
         STEP * np.arange(CONTROL_STEPS + 1),
         true.bodies.numpy(),

@@ -305,9 +305,9 @@ def train_grid(
 
 def _scores(case: Case, contestant: ModelVariant, runs: Sequence[Any], paper: Paper) -> list[Score]:
     results = [run.result for run in runs]
-    test_splits = tasks[case.task](**case.options).test_parts()
+    test_splits = tasks[case.task](**case.options).test_tasks()
     rules = {name: split.baseline for name, split in test_splits.items()}
-    training_split = optional.seen_part(tasks[case.task])
+    training_split = optional.in_distribution(tasks[case.task])
     return [
         Score(
             group=case.group,

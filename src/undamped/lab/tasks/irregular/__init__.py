@@ -1,1 +1,1 @@
-"""Tasks whose samples come at times of their own."""
+"""Tasks of irregularly sampled series."""

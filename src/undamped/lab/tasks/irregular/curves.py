@@ -1,112 +1,150 @@
-"""Curves of which some points are seen: say the others, between them or after them."""
+"""Curves that are observed at some points: predict the others, between them or after them."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.checked import checked
 from undamped._base.contract import Batch, Clock
-from undamped._base.errors import OptionError, explain
-from undamped._base.options import NonNegativeInt, PositiveInt
-from undamped.lab.tasks.task import ArrayTask, Chance, Split
+from undamped._base.errors import OptionError
+from undamped._base.options import Default, NonNegativeInt, PositiveInt
+from undamped._base.registry import tasks
+from undamped.lab.tasks.task import SPLITS, ArrayTask, Chance, Split
 
-Ask = Literal["all", "second-half"]
+Query = Literal["all", "second-half"]
+Data = tuple[Tensor, ...]
 
 
-class CurveTask(ArrayTask):
-    """Say all points of a curve from a few of them, or its second half from its first.
-
-    Every curve has times of its own. Which of its points are seen is drawn anew whenever a
-    training curve comes round again; those of validation and test curves are always the same.
+class IrregularTask(ArrayTask):
+    """Simulated series that are observed at irregular times, and predicted at others.
 
     Args:
-        series: How many curves there are to learn from.
-        points: Points of a curve; half of them in the first half of its time.
-        seen: How many of them a model sees; with `ask="second-half"` all of them lie in the
-            first half.
-        ask: Whether all points are asked for, those that were seen too, or the second half.
-        seed: Where all random numbers come from.
+        series: Series of the training split.
+        seed: Seed of the data.
     """
 
     answer = "trajectory"
     same_channels = True
     metric = "mse"
     higher_is_better = False
-    needs = frozenset({"times"})
+    held_out: ClassVar[dict[Split, int]]
     span: float
-    """How long a curve lasts."""
-    held_out: ClassVar[dict[Split, int]] = {"valid": 200, "test": 500}
+    """The duration of a series."""
 
-    def __init__(
-        self,
-        *,
-        series: PositiveInt = 1000,
-        points: PositiveInt = 100,
-        seen: PositiveInt = 20,
-        ask: Ask = "all",
-        seed: NonNegativeInt = 0,
-    ) -> None:
+    def __init__(self, series: int, seed: int) -> None:
         super().__init__(seed)
-        most = points if ask == "all" else points // 2
-        if seen > most:
-            raise OptionError(
-                explain(
-                    "task.seen",
-                    expected=f"at most {most}, the points there are to see",
-                    got=seen,
-                    remedy="Choose fewer, or more points.",
-                )
-            )
-        self.series, self.points, self.seen, self.ask = series, points, seen, ask
-        length = self.span if ask == "all" else self.span / 2
-        self.clock = Clock(gap=length / seen, span=self.span)
-        self._curves: dict[Split, tuple[Tensor, Tensor]] = {}
-        self._chance: Chance | None = None
-
-    @abstractmethod
-    def curves(self, count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return times (count, points), rising, and values (count, points, features)."""
+        self.series = series
+        self._data: dict[Split, Data] = {}
 
     def sequences(self, split: Split) -> int:
-        """How many curves a part has."""
+        """Return the number of series of a split."""
         return self.series if split == "train" else self.held_out[split]
 
-    def of(self, split: Split) -> tuple[Tensor, Tensor]:
-        """Return times (curves, points) and values (curves, points, features) of a part."""
-        if split not in self._curves:
-            number = {"train": 0, "valid": 1, "test": 2}[split]
-            random = np.random.default_rng([self.seed, number])
-            times, values = self.curves(self.sequences(split), random)
-            self._curves[split] = (
-                torch.from_numpy(times),
-                torch.from_numpy(values.astype(np.float32)),
+    def data(self, split: Split) -> Data:
+        """Return the tensors of a split, which are simulated once."""
+        if split not in self._data:
+            random = np.random.default_rng([self.seed, SPLITS.index(split)])
+            self._data[split] = self.simulate_split(split, random)
+        return self._data[split]
+
+    @abstractmethod
+    def simulate_split(self, split: Split, random: np.random.Generator) -> Data:
+        """Return the tensors of a split."""
+
+    @abstractmethod
+    def naive_error(self, batch: Batch) -> tuple[float, str]:
+        """Return the mean squared error of the naive baseline on a batch, and its rule."""
+
+    @cached_property
+    def _chance(self) -> Chance:
+        error, rule = self.naive_error(self.batch("test", 0, self.sequences("test")))
+        return Chance(loss=error, metric=error, rule=rule)
+
+    @property
+    def chance(self) -> Chance:
+        """The score of the naive baseline on the test split."""
+        return self._chance
+
+
+class CurveOptions(TypedDict, total=False):
+    """Options of curves that are observed at some of their points."""
+
+    series: Annotated[PositiveInt, Default(1000, "Curves of the training split.")]
+    points: Annotated[
+        PositiveInt, Default(100, "Points of a curve; half of them in the first half of its time.")
+    ]
+    seen: Annotated[
+        PositiveInt,
+        Default(
+            20,
+            'How many points a model receives; with ask="second-half" all are in the first half.',
+        ),
+    ]
+    ask: Annotated[
+        Query,
+        Default(
+            "all", "Whether all points are predicted, also the observed ones, or the second half."
+        ),
+    ]
+    seed: Annotated[NonNegativeInt, Default(0, "Seed of the data.")]
+
+
+class CurveTask(IrregularTask):
+    """Predict all points of a curve from a few of them, or its second half from its first.
+
+    Every curve has its own times. The observed points of a training curve are drawn anew in every
+    epoch; those of validation and test curves are always the same.
+
+    Args:
+        options: Complete options; see `CurveOptions`.
+    """
+
+    needs = frozenset({"times"})
+    held_out: ClassVar[dict[Split, int]] = {"valid": 200, "test": 500}
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options["series"], options["seed"])
+        self.points: int = options["points"]
+        self.seen: int = options["seen"]
+        self.ask: Query = options["ask"]
+        most = self.points if self.ask == "all" else self.points // 2
+        if self.seen > most:
+            raise OptionError(
+                f"task.seen must be at most {most}, the points that can be observed; got "
+                f"{self.seen}. Use fewer, or more points."
             )
-        return self._curves[split]
+        duration = self.span if self.ask == "all" else self.span / 2
+        self.clock = Clock(gap=duration / self.seen, span=self.span)
+
+    @abstractmethod
+    def simulate_split(self, split: Split, random: np.random.Generator) -> Data:
+        """Return increasing times (curves, points), and values (curves, points, features)."""
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Draw what is seen of the chosen curves, and ask for the rest."""
-        times, values = (part[index] for part in self.of(split))
+        """Return random points of curves, and the points that are predicted."""
+        times, values = (tensor[index] for tensor in self.data(split))
         half = self.points // 2
         window = self.points if self.ask == "all" else half
-        # The order of random numbers: its first places are a draw without replacement.
+        # The first indices of a random order are a draw without replacement.
         if split == "train":
             order = torch.rand(len(index), window, generator=generator)
-        else:  # of the whole part, so that batches of any size see the same points of a curve
+        else:  # for the whole split, so that observed points do not depend on the batch size
             first = self.generator(split, 0)
             order = torch.rand(self.sequences(split), window, generator=first)[index]
-        drawn = order.argsort(1)[:, : self.seen]
-        chosen = drawn.sort(1).values
-        asked = slice(None) if self.ask == "all" else slice(half, None)
-        picked = chosen.unsqueeze(-1).expand(-1, -1, values.shape[-1])
+        observed = order.argsort(1)[:, : self.seen].sort(1).values
+        targets = slice(None) if self.ask == "all" else slice(half, None)
+        every_feature = observed.unsqueeze(-1).expand(-1, -1, values.shape[-1])
         return Batch(
-            values.gather(1, picked).transpose(0, 1),
-            values[:, asked].transpose(0, 1),
-            times=times.gather(1, chosen).T,
-            target_times=times[:, asked].T,
+            values.gather(1, every_feature).transpose(0, 1),
+            values[:, targets].transpose(0, 1),
+            times=times.gather(1, observed).T,
+            target_times=times[:, targets].T,
         )
 
     def spread_times(self, count: int, random: np.random.Generator) -> np.ndarray:
@@ -116,26 +154,57 @@ class CurveTask(ArrayTask):
         second = random.uniform(self.span / 2, self.span, (count, self.points - half))
         return np.sort(np.concatenate([first, second], 1), axis=1)
 
-    @property
-    def chance(self) -> Chance:
-        """Lines between what was seen, or its mean, on the test part."""
-        if self._chance is None:
-            self._chance = self._guess()
-        return self._chance
-
-    def _guess(self) -> Chance:
-        size = self.sequences("test")
-        batch = self.batch("test", 0, size)
+    def naive_error(self, batch: Batch) -> tuple[float, str]:
+        """Return the error of lines between observed points, or of their mean."""
         assert batch.times is not None and batch.target_times is not None
-        guess = np.empty(batch.targets.shape)
-        for b in range(size):
-            for c in range(guess.shape[-1]):
-                seen = batch.inputs[:, b, c].numpy()
+        prediction = np.empty(batch.targets.shape)
+        for b in range(prediction.shape[1]):
+            for c in range(prediction.shape[-1]):
+                values = batch.inputs[:, b, c].numpy()
                 if self.ask == "all":
-                    asked, timestamps = batch.target_times[:, b], batch.times[:, b]
-                    guess[:, b, c] = np.interp(asked, timestamps, seen)
+                    times = batch.target_times[:, b], batch.times[:, b]
+                    prediction[:, b, c] = np.interp(*times, values)
                 else:
-                    guess[:, b, c] = seen.mean()
-        error = float(np.square(guess - batch.targets.numpy()).mean())
-        said = "lines between what was seen" if self.ask == "all" else "the mean of what was seen"
-        return Chance(loss=error, metric=error, rule=said)
+                    prediction[:, b, c] = values.mean()
+        error = float(np.square(prediction - batch.targets.numpy()).mean())
+        interpolated = self.ask == "all"
+        return error, "lines between observations" if interpolated else "the mean of observations"
+
+
+@tasks.register("periodic")
+class Periodic(CurveTask):
+    """Predict a sine wave of unknown frequency and offset from a few points at random times.
+
+    x(t) = sin(2π f t) + z + noise, f uniform between 0.4 and 0.8, z from a normal distribution of
+    mean 1 and deviation 0.1, noise uniform between 0 and 0.01, t from 0 to 5.
+
+    Example:
+        >>> build("periodic", seen=20).batch("test", 0, 8).inputs.shape
+        torch.Size([20, 8, 1])
+
+    Reference:
+        Y. Rubanova, R. Chen, D. Duvenaud. Latent ordinary differential equations for
+        irregularly-sampled time series. NeurIPS, 2019; waves as in the authors' program, times
+        drawn for every wave.
+    """
+
+    input_size = 1
+    output_size = 1
+    span = 5.0
+    recipes: ClassVar = {
+        "*": {"model": {"hidden_size": 32}, "train": {"batch_size": 50, "minutes": 5}}
+    }
+
+    @checked
+    def __init__(self, **options: Unpack[CurveOptions]) -> None:
+        super().__init__(options)
+
+    def simulate_split(self, split: Split, random: np.random.Generator) -> Data:
+        """Return times (waves, points) and values (waves, points, 1)."""
+        count = self.sequences(split)
+        times = self.spread_times(count, random)
+        frequency = random.uniform(0.4, 0.8, (count, 1))
+        level = random.normal(1.0, 0.1, (count, 1))
+        noise = 0.01 * random.uniform(0, 1, times.shape)
+        values = (np.sin(2 * np.pi * frequency * times) + level + noise)[..., None]
+        return torch.from_numpy(times), torch.from_numpy(values.astype(np.float32))

@@ -1,53 +1,58 @@
-"""A hopping robot that is let go, simulated by MuJoCo, and measured now and then."""
+"""A hopping robot that falls, simulated by MuJoCo and observed at a few times."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from importlib.resources import files
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Unpack
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from undamped._base.checked import checked
-from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.options import Default, PositiveInt
 from undamped._base.packages import require
 from undamped._base.registry import tasks
-from undamped.lab.tasks.irregular.curves import Ask, CurveTask
+from undamped.lab.tasks.irregular.curves import CurveOptions, CurveTask, Data
 from undamped.lab.tasks.task import Split
 
-APART = 0.005
+STEP = 0.005
 """Seconds between two points."""
 SUBSTEPS = 2
 """Steps of the simulation from point to point."""
 
 
+class HopperOptions(CurveOptions, total=False):
+    """Options of the hopper."""
+
+    series: Annotated[PositiveInt, Default(2000, "Falls of the training split.")]
+    points: Annotated[PositiveInt, Default(200, "Points of a fall, one every 0.005 s.")]
+    seen: Annotated[
+        PositiveInt,
+        Default(
+            10,
+            'How many points a model receives; with ask="second-half" all are in the first half.',
+        ),
+    ]
+
+
 @tasks.register("hopper")
 class Hopper(CurveTask):
-    """Say how a one-legged robot falls, from a few moments of it.
+    """Predict the fall of a one-legged robot from a few of its states.
 
-    The hopper of Gymnasium, simulated by MuJoCo without any control from random positions and
-    velocities: six positions and angles and their velocities every 0.005 s, each in units of its
-    deviation over the training part. It falls freely, hits the ground and rolls over.
-
-    Args:
-        series: How many falls there are to learn from.
-        points: Points of a fall, 0.005 s apart.
-        seen: How many of them a model sees; with `ask="second-half"` all of them lie in the
-            first half.
-        ask: Whether all points are asked for, those that were seen too, or the second half.
-        seed: Where all random numbers come from.
+    The hopper of Gymnasium, simulated by MuJoCo without control from random positions and
+    velocities: six positions and angles and their velocities every 0.005 s, standardised with mean
+    and deviation of the training split. It falls freely, hits the ground and rolls over.
 
     Example:
         >>> build("hopper", seen=10)
 
     Reference:
         Y. Rubanova, R. Chen, D. Duvenaud. Latent ordinary differential equations for
-        irregularly-sampled time series. NeurIPS, 2019. Theirs is the hopper of the DeepMind
-        control suite, which has one joint more; starts are drawn as they draw them (the trunk up
-        to 0.5 m from its place, angles up to 2, velocities up to 5), angles of joints within
-        their limits.
+        irregularly-sampled time series. NeurIPS, 2019. They use the hopper of the DeepMind control
+        suite, which has one joint more; starts are drawn as in their program (the trunk up to
+        0.5 m from its position, angles up to 2, velocities up to 5), angles of joints within their
+        limits.
     """
 
     input_size = 12
@@ -59,53 +64,39 @@ class Hopper(CurveTask):
     }
 
     @checked
-    def __init__(
-        self,
-        *,
-        series: PositiveInt = 2000,
-        points: PositiveInt = 200,
-        seen: PositiveInt = 10,
-        ask: Ask = "all",
-        seed: NonNegativeInt = 0,
-    ) -> None:
+    def __init__(self, **options: Unpack[HopperOptions]) -> None:
         require("task hopper", "mujoco", "gymnasium")
-        self.span = points * APART
-        super().__init__(series=series, points=points, seen=seen, ask=ask, seed=seed)
-        self._units: tuple[Tensor, Tensor] | None = None
+        complete: Any = options  # `checked` fills in the defaults
+        self.span = complete["points"] * STEP
+        super().__init__(complete)
+        self._units: Data = ()
 
-    def of(self, split: Split) -> tuple[Tensor, Tensor]:
-        """Return times (falls, points) and states (falls, points, 12), in units of training's."""
-        if split in self._curves:
-            return self._curves[split]
-        times, values = super().of(split)
+    def simulate_split(self, split: Split, random: np.random.Generator) -> Data:
+        """Return times (falls, points) and standardised states (falls, points, 12)."""
+        count = self.sequences(split)
+        values = torch.from_numpy(falls(count, self.points, random).astype(np.float32))
+        times = np.tile(STEP * np.arange(self.points), (count, 1))
         if split == "train":
             self._units = values.mean((0, 1)), values.std((0, 1))
-        elif self._units is None:
-            self.of("train")
-        assert self._units is not None
+        else:
+            self.data("train")
         mean, deviation = self._units
-        self._curves[split] = times, (values - mean) / deviation
-        return self._curves[split]
-
-    def curves(self, count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Let robots go and watch them."""
-        times = np.tile(APART * np.arange(self.points), (count, 1))
-        return times, falls(count, self.points, random)
+        return torch.from_numpy(times), (values - mean) / deviation
 
 
 def falls(count: int, points: int, random: np.random.Generator) -> np.ndarray:
-    """Return positions and velocities (count, points, 12) of hoppers that are let go.
+    """Return positions and velocities (count, points, 12) of falling hoppers.
 
     Args:
-        count: How many.
-        points: Points of each, 0.005 s apart; the first is the start.
-        random: Where the starts come from.
+        count: How many falls.
+        points: Points of each, one every 0.005 s; the first is the start.
+        random: The random number generator of the starts.
     """
     simulator: Any = import_module("mujoco")
     rollout: Any = import_module("mujoco.rollout")
     file = files("gymnasium") / "envs" / "mujoco" / "assets" / "hopper.xml"
     model = simulator.MjModel.from_xml_path(str(file))
-    model.opt.timestep = APART / SUBSTEPS
+    model.opt.timestep = STEP / SUBSTEPS
     model.opt.integrator = simulator.mjtIntegrator.mjINT_EULER  # as in the control suite
     low, high = np.full(model.nq, -2.0), np.full(model.nq, 2.0)
     low[:2], high[:2] = 0.0, 0.5
@@ -114,7 +105,7 @@ def falls(count: int, points: int, random: np.random.Generator) -> np.ndarray:
     high[limited] = np.minimum(high, model.jnt_range[:, 1])[limited]
     positions = model.qpos0 + random.uniform(low, high, (count, model.nq))
     velocities = random.uniform(-5, 5, (count, model.nv))
-    start = np.concatenate([np.zeros((count, 1)), positions, velocities], 1)  # time comes first
+    start = np.concatenate([np.zeros((count, 1)), positions, velocities], 1)  # time is first
     steps = SUBSTEPS * (points - 1)
     if not steps:
         return start[:, None, 1:]

@@ -1,9 +1,10 @@
-"""A handwritten digit that turns once around, of which some frames are seen."""
+"""A rotating handwritten digit that is observed in some frames."""
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from functools import cached_property
+from typing import Annotated, ClassVar, Unpack
 
 import numpy as np
 import torch
@@ -11,33 +12,35 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from undamped._base.checked import checked
-from undamped._base.errors import OptionError, explain
-from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.options import Default, PositiveInt, Range
 from undamped._base.registry import tasks
 from undamped.lab.data.published.cache import folder
 from undamped.lab.data.published.formats.images import read_idx_folder
-from undamped.lab.tasks.irregular.curves import Ask, CurveTask
+from undamped.lab.tasks.irregular.curves import CurveOptions, CurveTask, Data
 from undamped.lab.tasks.task import Split
 
 SIDE = 14
-"""Rows and columns of a frame: those of MNIST, two by two."""
+"""Rows and columns of a frame, half of those of MNIST."""
+
+
+class RotationOptions(CurveOptions, total=False):
+    """Options of rotating digits."""
+
+    series: Annotated[PositiveInt, Default(1000, "Digits of the training split, at most.")]
+    points: Annotated[PositiveInt, Default(16, "Frames of a rotation.")]
+    seen: Annotated[PositiveInt, Default(8, "How many frames a model receives.")]
 
 
 @tasks.register("rotating-digits")
 class RotatingDigits(CurveTask):
-    """Say all frames of a digit that turns once around, from a few of them.
+    """Predict all frames of a digit that rotates once, from a few of them.
 
-    Pictures of one digit of MNIST, each 28 × 28 averaged to 14 × 14, begin at a random angle and
-    turn once in a unit of time; a frame is a vector of 196 numbers in [0, 1]. Test digits are those
-    of the published test part.
+    Images of one digit of MNIST, averaged from 28 × 28 to 14 × 14 pixels, start at a random angle
+    and rotate once in a unit of time; a frame is a vector of 196 numbers in [0, 1]. Test digits are
+    those of the published test split.
 
     Args:
-        digit: Which digit turns.
-        series: How many pictures there are to learn from, at most.
-        points: Frames of a turn.
-        seen: How many of them a model sees.
-        ask: Whether all frames are asked for, or the second half from the first.
-        seed: Where all random numbers come from.
+        digit: The digit, from 0 to 9.
 
     Example:
         >>> build("rotating-digits", seen=8).batch("test", 0, 4).inputs.shape
@@ -59,71 +62,48 @@ class RotatingDigits(CurveTask):
 
     @checked
     def __init__(
-        self,
-        *,
-        digit: NonNegativeInt = 3,
-        series: PositiveInt = 1000,
-        points: PositiveInt = 16,
-        seen: PositiveInt = 8,
-        ask: Ask = "all",
-        seed: NonNegativeInt = 0,
+        self, *, digit: Annotated[int, Range(low=0, high=9)] = 3, **options: Unpack[RotationOptions]
     ) -> None:
-        super().__init__(series=series, points=points, seen=seen, ask=ask, seed=seed)
-        if digit > 9:
-            raise OptionError(
-                explain("task.digit", expected="0 to 9", got=digit, remedy="Choose another.")
-            )
+        super().__init__(options)
         self.digit = digit
-        self._pictures: dict[Split, Tensor] | None = None
 
-    def pictures(self) -> dict[Split, Tensor]:
-        """Return the pictures of the digit (count, 28, 28), by part; none is in two parts."""
-        if self._pictures is None:
-            found = read_idx_folder(folder("mnist"))
-            train, test = (
-                torch.from_numpy(images[labels == self.digit].astype(np.float32) / 255)
-                for images, labels in (
-                    (found.train, found.train_labels),
-                    (found.test, found.test_labels),
-                )
+    @cached_property
+    def images(self) -> dict[Split, Tensor]:
+        """The images of the digit (count, 28, 28) of each split."""
+        mnist = read_idx_folder(folder("mnist"))
+        train, test = (
+            torch.from_numpy(images[labels == self.digit].astype(np.float32) / 255)
+            for images, labels in (
+                (mnist.train, mnist.train_labels),
+                (mnist.test, mnist.test_labels),
             )
-            kept = min(self.held_out["valid"], max(1, len(train) // 4))
-            self._pictures = {
-                "train": train[kept:][: self.series],
-                "valid": train[:kept],
-                "test": test[: self.held_out["test"]],
-            }
-        return self._pictures
+        )
+        valid = min(self.held_out["valid"], max(1, len(train) // 4))
+        return {
+            "train": train[valid:][: self.series],
+            "valid": train[:valid],
+            "test": test[: self.held_out["test"]],
+        }
 
     def sequences(self, split: Split) -> int:
-        """How many pictures a part has."""
-        return len(self.pictures()[split])
+        """Return the number of images of a split."""
+        return len(self.images[split])
 
-    def of(self, split: Split) -> tuple[Tensor, Tensor]:
-        """Return times (pictures, points) and frames (pictures, points, 196) of a part."""
-        if split not in self._curves:
-            number = {"train": 0, "valid": 1, "test": 2}[split]
-            random = np.random.default_rng([self.seed, number])
-            pictures = self.pictures()[split]
-            begin = torch.from_numpy(random.uniform(0, 2 * math.pi, len(pictures)))
-            times = torch.arange(self.points, dtype=torch.float64) / self.points
-            angles = begin.unsqueeze(1) + 2 * math.pi * times
-            frames = [turned(pictures, angle.float()) for angle in angles.T]
-            every = times.expand(len(pictures), -1).contiguous()
-            self._curves[split] = every, torch.stack(frames, 1).flatten(2)
-        return self._curves[split]
-
-    def curves(self, count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Not drawn by number: pictures are those there are; see `of`."""
-        times, values = self.of("train")
-        return times[:count].numpy(), values[:count].numpy()
+    def simulate_split(self, split: Split, random: np.random.Generator) -> Data:
+        """Return times (images, points) and frames (images, points, 196) of a split."""
+        images = self.images[split]
+        start = torch.from_numpy(random.uniform(0, 2 * math.pi, len(images)))
+        times = torch.arange(self.points, dtype=torch.float64) / self.points
+        angles = start.unsqueeze(1) + 2 * math.pi * times
+        frames = [rotate(images, angle.float()) for angle in angles.T]
+        return times.expand(len(images), -1).contiguous(), torch.stack(frames, 1).flatten(2)
 
 
-def turned(pictures: Tensor, angle: Tensor) -> Tensor:
-    """Return pictures (count, 28, 28), each turned by its angle (count,), as (count, 14, 14)."""
-    cos, sin, none = angle.cos(), angle.sin(), torch.zeros_like(angle)
-    matrix = torch.stack([torch.stack([cos, -sin, none], 1), torch.stack([sin, cos, none], 1)], 1)
-    shape = (len(pictures), 1, *pictures.shape[1:])
-    places = F.affine_grid(matrix, list(shape), align_corners=False)
-    found = F.grid_sample(pictures.view(shape), places, align_corners=False)
-    return F.avg_pool2d(found, 2).squeeze(1)
+def rotate(images: Tensor, angle: Tensor) -> Tensor:
+    """Return images (count, 28, 28), each rotated by its angle (count,), as (count, 14, 14)."""
+    cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
+    matrix = torch.stack([torch.stack([cos, -sin, zero], 1), torch.stack([sin, cos, zero], 1)], 1)
+    shape = (len(images), 1, *images.shape[1:])
+    grid = F.affine_grid(matrix, list(shape), align_corners=False)
+    rotated = F.grid_sample(images.view(shape), grid, align_corners=False)
+    return F.avg_pool2d(rotated, 2).squeeze(1)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import Coordinate, StateSpace
-from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import tasks
-from undamped.lab.tasks.physics.drawing import Drawing, hanging
 from undamped.lab.tasks.physics.motion_task import MotionOptions, MotionTask
-from undamped.lab.tasks.physics.system import System, follow
+from undamped.lab.tasks.physics.system import DataSize, Drawing, System, hanging, integrate
 from undamped.models.physics.fields.lagrangian import LagrangianField
 
-Where = Literal["angles", "plane"]
+Coordinates = Literal["angles", "plane"]
 
 
 class LinksField(LagrangianField):
-    """Point masses of one on massless rods of length one, each hanging from the one before.
+    """Point masses of one on massless rods of length one, each attached to the previous mass.
 
     Equation:
         L = ½ Σᵢⱼ nᵢⱼ cos(θᵢ − θⱼ) θ̇ᵢ θ̇ⱼ + g Σᵢ nᵢᵢ cos θᵢ
@@ -29,7 +28,7 @@ class LinksField(LagrangianField):
         θ angles from hanging, nᵢⱼ how many masses hang from both links i and j.
 
     Args:
-        links: Their number.
+        links: The number of links.
         gravity: g.
     """
 
@@ -38,15 +37,15 @@ class LinksField(LagrangianField):
     def __init__(self, links: int, gravity: float = 1.0) -> None:
         super().__init__(links)
         self.gravity = gravity
-        number = torch.arange(links, dtype=torch.float64)
-        later = torch.maximum(number.unsqueeze(0), number.unsqueeze(1))
-        self.register_buffer("hanging", links - later)
+        index = torch.arange(links, dtype=torch.float64)
+        lower = torch.maximum(index.unsqueeze(0), index.unsqueeze(1))
+        self.register_buffer("hanging", links - lower)
 
     def _masses(self, q: Tensor) -> tuple[Tensor, Tensor]:
         """Return nᵢⱼ cos(θᵢ − θⱼ) and nᵢⱼ sin(θᵢ − θⱼ), (…, links, links)."""
-        apart = q.unsqueeze(-1) - q.unsqueeze(-2)
+        differences = q.unsqueeze(-1) - q.unsqueeze(-2)
         hanging = self.hanging.to(q.dtype)
-        return hanging * apart.cos(), hanging * apart.sin()
+        return hanging * differences.cos(), hanging * differences.sin()
 
     def potential(self, q: Tensor) -> Tensor:
         """Return V, (…,)."""
@@ -54,19 +53,19 @@ class LinksField(LagrangianField):
 
     def lagrangian(self, q: Tensor, v: Tensor) -> Tensor:
         """Return L."""
-        moved = (self._masses(q)[0] * v.unsqueeze(-2)).sum(-1)
-        return (v * moved).sum(-1) / 2 - self.potential(q)
+        momentum = (self._masses(q)[0] * v.unsqueeze(-2)).sum(-1)
+        return (v * momentum).sum(-1) / 2 - self.potential(q)
 
     def acceleration(self, q: Tensor, v: Tensor, force: Tensor | float = 0.0) -> Tensor:
         """Return θ̈."""
-        mass, turned = self._masses(q)
-        outward = (turned * v.square().unsqueeze(-2)).sum(-1)
-        right = force - outward - self.gravity * self.hanging.diagonal() * q.sin()
+        mass, sines = self._masses(q)
+        centrifugal = (sines * v.square().unsqueeze(-2)).sum(-1)
+        right = force - centrifugal - self.gravity * self.hanging.diagonal() * q.sin()
         return torch.linalg.solve(mass, right)
 
 
 class PlaneField(nn.Module):
-    """The same motion, by places and velocities of the masses in the plane.
+    """The same motion, by positions and velocities of the masses in the plane.
 
     Args:
         field: The motion in angles.
@@ -81,56 +80,55 @@ class PlaneField(nn.Module):
     def forward(self, t: Any, state: Tensor, u: Tensor | None = None) -> Tensor:
         """Return velocities and accelerations of the masses, (…, 4 × links)."""
         angles, rates = angles_of(state).chunk(2, dim=-1)
-        turning = self.field.acceleration(angles, rates)
-        along = torch.stack((angles.cos(), angles.sin()), dim=-1)
-        inward = torch.stack((-angles.sin(), angles.cos()), dim=-1)
-        of_link = along * turning.unsqueeze(-1) + inward * rates.square().unsqueeze(-1)
+        acceleration = self.field.acceleration(angles, rates)
+        tangent = torch.stack((angles.cos(), angles.sin()), dim=-1)
+        normal = torch.stack((-angles.sin(), angles.cos()), dim=-1)
+        of_link = tangent * acceleration.unsqueeze(-1) + normal * rates.square().unsqueeze(-1)
         velocity = state[..., state.shape[-1] // 2 :]
         return torch.cat((velocity, of_link.cumsum(-2).flatten(-2)), dim=-1)
 
     def energy(self, state: Tensor) -> Tensor:
         """Return ½ Σ |v|² + g Σ y, (…,)."""
-        place, velocity = state.chunk(2, dim=-1)
-        return velocity.square().sum(-1) / 2 + self.field.gravity * place[..., 1::2].sum(-1)
+        position, velocity = state.chunk(2, dim=-1)
+        return velocity.square().sum(-1) / 2 + self.field.gravity * position[..., 1::2].sum(-1)
 
 
 def plane_of(states: Tensor) -> Tensor:
-    """Return states (…, 2 × links) of angles and their rates as places and velocities of masses.
+    """Return states (…, 2 × links) of angles and rates as positions and velocities of masses.
 
     Returns:
-        x₁, y₁, x₂, y₂, … and then the velocities alike, (…, 4 × links); y is up.
+        x₁, y₁, x₂, y₂, … and then the velocities, (…, 4 × links); y is up.
     """
     angles, rates = states.chunk(2, dim=-1)
     out = torch.stack((angles.sin(), -angles.cos()), dim=-1)
-    along = torch.stack((angles.cos(), angles.sin()), dim=-1) * rates.unsqueeze(-1)
-    return torch.cat((out.cumsum(-2).flatten(-2), along.cumsum(-2).flatten(-2)), dim=-1)
+    velocity = torch.stack((angles.cos(), angles.sin()), dim=-1) * rates.unsqueeze(-1)
+    return torch.cat((out.cumsum(-2).flatten(-2), velocity.cumsum(-2).flatten(-2)), dim=-1)
 
 
 def angles_of(states: Tensor) -> Tensor:
-    """Return places and velocities (…, 4 × links) as the angles and rates nearest to them."""
-    place, velocity = (part.unflatten(-1, (-1, 2)) for part in states.chunk(2, dim=-1))
-    out, moving = (torch.cat((x[..., :1, :], x.diff(dim=-2)), dim=-2) for x in (place, velocity))
+    """Return positions and velocities (…, 4 × links) as the angles and rates nearest to them."""
+    halves = (half.unflatten(-1, (-1, 2)) for half in states.chunk(2, dim=-1))
+    out, velocity = (torch.cat((x[..., :1, :], x.diff(dim=-2)), dim=-2) for x in halves)
     angles = torch.atan2(out[..., 0], -out[..., 1])
-    along = torch.stack((angles.cos(), angles.sin()), dim=-1)
-    return torch.cat((angles, (moving * along).sum(-1)), dim=-1)
+    tangent = torch.stack((angles.cos(), angles.sin()), dim=-1)
+    return torch.cat((angles, (velocity * tangent).sum(-1)), dim=-1)
 
 
 class LinksSystem(System[Any]):
-    """Links of length and masses of one.
+    """Links of length and mass one.
 
     Args:
-        links: Their number.
+        links: The number of links.
         gravity: g.
-        coordinates: What a state holds: angles with their rates, or places and velocities of the
-            masses in the plane.
+        coordinates: What a state contains: angles and their rates, or positions and velocities of
+            the masses in the plane.
     """
 
-    trajectories: ClassVar[int] = 800
-    readings: ClassVar[int] = 5
-    span: ClassVar[float] = 0.12
-    horizon: ClassVar[float] = 25.0
+    data_size = DataSize(800, 5, 0.12, 25.0)
 
-    def __init__(self, links: int = 2, gravity: float = 1.0, coordinates: Where = "angles") -> None:
+    def __init__(
+        self, links: int = 2, gravity: float = 1.0, coordinates: Coordinates = "angles"
+    ) -> None:
         self.in_angles = LinksField(links, gravity)
         self.links, self.coordinates = links, coordinates
         self.field = self.in_angles if coordinates == "angles" else PlaneField(self.in_angles)
@@ -139,17 +137,17 @@ class LinksSystem(System[Any]):
             names = (*(f"θ{k}" for k in numbers), *(f"θ̇{k}" for k in numbers))
             self.space = StateSpace(names, ("angle",) * links + ("velocity",) * links)
         else:
-            places = tuple(f"{letter}{k}" for k in numbers for letter in "xy")
-            names = (*places, *(f"v_{name}" for name in places))
-            half: tuple[Coordinate, ...] = ("position",) * len(places)
+            positions = tuple(f"{letter}{k}" for k in numbers for letter in "xy")
+            names = (*positions, *(f"v_{name}" for name in positions))
+            half: tuple[Coordinate, ...] = ("position",) * len(positions)
             rods = tuple((k - 1, k) for k in numbers)
-            self.space = StateSpace(names, half + ("velocity",) * len(places), rods=rods)
+            self.space = StateSpace(names, half + ("velocity",) * len(positions), rods=rods)
 
     def constants(self) -> dict[str, Any]:
-        """Return how many links there are, and gravity."""
+        """Return the number of links, and gravity."""
         return {"links": self.links, "gravity": self.in_angles.gravity}
 
-    def picture(self, states: Tensor) -> Drawing:
+    def drawing(self, states: Tensor) -> Drawing:
         """Draw the rods."""
         if self.coordinates == "angles":
             return hanging(states[..., : self.links])
@@ -157,30 +155,30 @@ class LinksSystem(System[Any]):
         return Drawing(bodies, self.space.rods)
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw states from anywhere on trajectories of three units of time."""
+        """Draw random states of trajectories of three units of time."""
 
         def normal(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-        place, velocity = plane_of(normal(count, 2 * self.links)).chunk(2, dim=-1)
-        place = place + 0.2 * normal(*place.shape)
+        position, velocity = plane_of(normal(count, 2 * self.links)).chunk(2, dim=-1)
+        position = position + 0.2 * normal(*position.shape)
         velocity = velocity / 2 + 0.4 * normal(*velocity.shape)
-        first = angles_of(torch.cat((place, velocity), dim=-1))
+        first = angles_of(torch.cat((position, velocity), dim=-1))
         times = 0.15 * torch.arange(20, dtype=torch.float64)
-        paths = self._follow(first, times)
-        when = torch.randint(len(times), (count,), generator=generator)
-        return self._given(paths[when, torch.arange(count)])
+        paths = self._integrate(first, times)
+        index = torch.randint(len(times), (count,), generator=generator)
+        return self._in_coordinates(paths[index, torch.arange(count)])
 
     @torch.no_grad()
-    def simulate(self, given: Tensor, times: Tensor) -> Tensor:
-        """Follow the links in angles, whatever the coordinates: see `System.simulate`."""
-        angles = given.double() if self.coordinates == "angles" else angles_of(given.double())
-        return self._given(self._follow(angles, times))
+    def simulate(self, starts: Tensor, times: Tensor) -> Tensor:
+        """Solve in angles, whatever the coordinates; see `System.simulate`."""
+        angles = starts.double() if self.coordinates == "angles" else angles_of(starts.double())
+        return self._in_coordinates(self._integrate(angles, times))
 
-    def _follow(self, angles: Tensor, times: Tensor) -> Tensor:
-        return follow(self.in_angles, angles, times, owner=type(self).__name__)
+    def _integrate(self, angles: Tensor, times: Tensor) -> Tensor:
+        return integrate(self.in_angles, angles, times, owner=type(self).__name__)
 
-    def _given(self, states: Tensor) -> Tensor:
+    def _in_coordinates(self, states: Tensor) -> Tensor:
         return states if self.coordinates == "angles" else plane_of(states)
 
 
@@ -188,22 +186,21 @@ class LinksSystem(System[Any]):
 class Links(MotionTask):
     """A pendulum of several links.
 
-    Masses and lengths of one; chaotic with two links or more. 800 pieces of five readings 0.03
-    apart, each from somewhere on a trajectory of its own; tests go on for three units of time.
+    Masses and lengths of one; chaotic with two links or more. 800 segments of five readings every
+    0.03, each from another trajectory; tests last three units of time.
 
     Args:
-        links: Number of links.
+        links: The number of links.
         gravity: g.
-        coordinates: What a state holds: angles with their rates, or places and velocities of the
-            masses in the plane, which rods keep at a distance of one.
-        seed: Where the order of training comes from.
+        coordinates: What a state contains: angles and their rates, or positions and velocities of
+            the masses in the plane, which rods hold at a distance of one.
 
     Example:
         >>> build("links", links=3, coordinates="plane")
 
     Reference:
         Set up as in M. Finzi, K. A. Wang, A. G. Wilson. Simplifying Hamiltonian and Lagrangian
-        neural networks via explicit constraints. NeurIPS, 2020; disturbed starts are brought back
+        neural networks via explicit constraints. NeurIPS, 2020; disturbed starts are projected
         link by link.
     """
 
@@ -213,8 +210,7 @@ class Links(MotionTask):
         *,
         links: PositiveInt = 2,
         gravity: PositiveFloat = 1.0,
-        coordinates: Where = "angles",
-        seed: NonNegativeInt = 0,
+        coordinates: Coordinates = "angles",
         **options: Unpack[MotionOptions],
     ) -> None:
-        super().__init__(LinksSystem(links, gravity, coordinates), seed, options)
+        super().__init__(LinksSystem(links, gravity, coordinates), options)

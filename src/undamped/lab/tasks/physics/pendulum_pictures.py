@@ -1,7 +1,8 @@
-"""A pendulum that is seen, and not measured: pictures in, later pictures asked for."""
+"""A pendulum in videos: models receive the first frames and predict all of them."""
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -10,82 +11,38 @@ from torch import Tensor
 
 from undamped._base.checked import checked
 from undamped._base.contract import Batch
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import tasks
 from undamped.lab.tasks.physics.pendulum import PendulumSystem
 from undamped.lab.tasks.task import ArrayTask, Chance, Split, Task, generator_of
 
-_STARTS = 0  # what random numbers are drawn for
+_STARTS = 0  # stream of random numbers
 _REACH = 1.35
-"""Half the side of a picture, where the pendulum has length one."""
+"""Half the side of a frame, in lengths of the pendulum."""
 _BOB = 0.3
 """Radius of the bob."""
-_LOST = 0.3
-"""An angle that is off by more, in radians, is no longer the pendulum's."""
-
-
-class _Seen(ArrayTask):
-    """What the task and its longer tests share: frames are drawn when they are asked for."""
-
-    input_kind = "pictures"
-    answer = "trajectory"
-    metric = "mse"
-    higher_is_better = False
-    frames: int
-    """Frames that a model sees."""
-    size: int
-
-    def states(self, split: Split) -> Tensor:
-        """Return true angles and momenta, (frames, count, 2)."""
-        raise NotImplementedError
-
-    @property
-    def times(self) -> Tensor:
-        """Times of all frames, (frames,)."""
-        raise NotImplementedError
-
-    def sequences(self, split: Split) -> int:
-        """How many films a split has."""
-        return self.states(split).shape[1]
-
-    def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return the first frames of films, and all frames that are asked for."""
-        films = draw(self.states(split)[:, index, 0], self.size)
-        times = self.times.unsqueeze(1).expand(-1, len(index))
-        return Batch(films[: self.frames], films, target_times=times)
-
-    def more_scores(self, prediction: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
-        """How far off the angle in predicted pictures is, and until when it is right."""
-        assert batch.target_times is not None
-        apart = angle_of(prediction.double()) - angle_of(batch.targets.double())
-        off = torch.atan2(apart.sin(), apart.cos()).abs().nan_to_num(nan=torch.pi)
-        lost = off > _LOST
-        first = torch.where(lost.any(0), lost.to(torch.uint8).argmax(0), len(off) - 1)
-        lasted = batch.target_times.gather(0, first.unsqueeze(0))
-        return {
-            "angle_error": (off.sum().item(), float(off.numel())),
-            "valid_time": (lasted.sum().item(), float(lasted.numel())),
-        }
+_VALID = 0.3
+"""The largest error of the angle, in radians, of a valid prediction."""
 
 
 @tasks.register("pendulum-pictures")
-class PendulumPictures(_Seen):
-    """A pendulum in pictures: from the first few, see all that follow.
+class PendulumPictures(ArrayTask):
+    """A pendulum in videos: predict all frames from the first few.
 
-    Nobody says what an angle is: a model sees a few frames of a bob on a dark ground, and is asked
-    for these and the following ones. H = p² + 3 (1 − cos q), radii between 1.3 and 2.3. The test
-    goes on for longer than training does.
+    A model receives a few frames of a bob on a dark background, without the angle, and predicts
+    these and the following frames. H = p² + 3 (1 − cos q), radii between 1.3 and 2.3. A second test
+    has longer videos than training.
 
     Args:
-        size: Rows and columns of a picture, a multiple of four.
-        frames: Frames that are seen.
-        asked: Frames that are asked for, those that are seen among them.
+        size: Rows and columns of a frame, a multiple of four.
+        frames: Frames that a model receives.
+        asked: Frames that a model predicts, those that it receives included.
         step: Time between two frames.
-        films: Training films; a quarter as many for validation and test.
-        horizon: How many times as long the longest test is.
-        data_seed: Where starts come from.
-        seed: Where the order of training comes from.
+        films: Training videos; a quarter as many for validation and test.
+        horizon: Length of the longest test, in units of `asked`.
+        data_seed: Seed of the starts.
+        seed: Seed of the order of the batches.
 
     Example:
         >>> task = build("pendulum-pictures", films=10)
@@ -98,15 +55,14 @@ class PendulumPictures(_Seen):
 
     recipes: ClassVar = {
         "*": {
-            "train": {
-                "steps": 4000,
-                "batch_size": 32,
-                "learning_rate": 1e-3,
-                "schedule": "cosine",
-            }
+            "train": {"steps": 4000, "batch_size": 32, "learning_rate": 1e-3, "schedule": "cosine"}
         },
         "hgn": {"model": {"hidden_size": 64, "step_size": 0.125}},
     }
+    input_kind = "pictures"
+    answer = "trajectory"
+    metric = "mse"
+    higher_is_better = False
 
     @checked
     def __init__(
@@ -122,123 +78,106 @@ class PendulumPictures(_Seen):
         seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(seed)
-        for name, wrong, expected in (
-            ("size", size % 4, "a multiple of 4"),
-            ("asked", asked < frames, f"at least {frames}, the frames that are seen"),
-        ):
-            if wrong:
-                got = {"size": size, "asked": asked}[name]
-                raise OptionError(
-                    explain(f"task.{name}", expected=expected, got=got, remedy="Choose another.")
-                )
+        if size % 4:
+            raise OptionError(f"task.size must be a multiple of 4, got {size}.")
+        if asked < frames:
+            raise OptionError(f"task.asked must be at least frames ({frames}), got {asked}.")
         self.size, self.frames, self.asked, self.step = size, frames, asked, step
         self.films, self.horizon, self.data_seed = films, horizon, data_seed
         self.picture_shape = (1, size, size)
         self.segments = (frames,)
         self.input_size = self.output_size = size * size
         self.system = PendulumSystem()
+        self._states: dict[Split, Tensor] = {}
+        self._shorter: PendulumPictures | None = None
 
     @property
     def times(self) -> Tensor:
         """Times of all frames, (frames,)."""
         return self.step * torch.arange(self.asked, dtype=torch.float64)
 
-    @cached_property
-    def _states(self) -> dict[str, Tensor]:
-        return {}
-
-    def starts(self, split: Split) -> Tensor:
-        """Return the states that films begin with, (count, 2)."""
-        count = self.films if split == "train" else max(8, self.films // 4)
-        return self.system.starts(count, generator_of(self.data_seed, split, _STARTS))
-
     def states(self, split: Split) -> Tensor:
         """Return true angles and momenta, (frames, count, 2)."""
+        if self._shorter is not None:
+            split = "test"
         if split not in self._states:
-            self._states[split] = self.system.simulate(self.starts(split), self.times)
+            count = self.films if split == "train" else max(8, self.films // 4)
+            starts = self.system.starts(count, generator_of(self.data_seed, split, _STARTS))
+            self._states[split] = self.system.simulate(starts, self.times)
         return self._states[split]
+
+    def sequences(self, split: Split) -> int:
+        """Return the number of videos of a split."""
+        return self.states(split).shape[1]
+
+    def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
+        """Return the first frames of videos, and all frames."""
+        videos = draw(self.states(split)[:, index, 0], self.size)
+        times = self.times.unsqueeze(1).expand(-1, len(index))
+        return Batch(videos[: self.frames], videos, target_times=times)
+
+    def more_scores(self, prediction: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+        """Return the error of predicted angles, and the time up to which they are valid."""
+        assert batch.target_times is not None
+        difference = angle_of(prediction.double()) - angle_of(batch.targets.double())
+        error = torch.atan2(difference.sin(), difference.cos()).abs().nan_to_num(nan=torch.pi)
+        invalid = error > _VALID
+        first = torch.where(invalid.any(0), invalid.to(torch.uint8).argmax(0), len(error) - 1)
+        times = batch.target_times.gather(0, first.unsqueeze(0))
+        return {
+            "angle_error": (error.sum().item(), float(error.numel())),
+            "valid_time": (times.sum().item(), float(times.numel())),
+        }
 
     @property
     def chance(self) -> Chance:
-        """Always the mean picture of training."""
-        return self._chance
+        """The score of the mean frame of training, in videos as long as those of training."""
+        return self._chance if self._shorter is None else self._shorter.chance
 
     @cached_property
     def _chance(self) -> Chance:
         mean = draw(self.states("train")[:, :200, 0], self.size).mean((0, 1))
-        films = draw(self.states("test")[..., 0], self.size)
-        error = (films - mean).double().square().mean().item()
-        return Chance(loss=error, metric=error, rule="always the mean picture")
+        videos = draw(self.states("test")[..., 0], self.size)
+        error = (videos - mean).double().square().mean().item()
+        return Chance(loss=error, metric=error, rule="always the mean frame")
 
-    def test_parts(self) -> dict[str, Task]:
-        """Films as long as those of training, and longer ones."""
+    def test_tasks(self) -> dict[str, Task]:
+        """Return videos as long as those of training, and longer ones."""
         end = round(self.horizon * self.asked)
         if end <= self.asked:
             return {"test": self}
-        return {"test": self, f"to t = {self.step * (end - 1):g}": LongerFilms(self, end)}
+        longer = copy.copy(self)
+        longer.asked, longer._states, longer._shorter = end, {}, self
+        return {"test": self, f"to t = {self.step * (end - 1):g}": longer}
 
     def record(self) -> dict[str, Any]:
-        """What a run has to remember about the system."""
+        """Return name and constants of the system for run.json."""
         return {"system": {"name": self.system.title, **self.system.constants()}}
 
 
-class LongerFilms(_Seen):
-    """The test films of a task, for longer.
-
-    Args:
-        task: The task.
-        asked: Frames that are asked for.
-    """
-
-    def __init__(self, task: PendulumPictures, asked: int) -> None:
-        super().__init__(task.seed)
-        self.task, self.asked = task, asked
-        self.size, self.frames = task.size, task.frames
-        self.picture_shape, self.segments = task.picture_shape, task.segments
-        self.input_size, self.output_size = task.input_size, task.output_size
-
-    @property
-    def times(self) -> Tensor:
-        """Times of all frames, (frames,)."""
-        return self.task.step * torch.arange(self.asked, dtype=torch.float64)
-
-    @cached_property
-    def _all(self) -> Tensor:
-        return self.task.system.simulate(self.task.starts("test"), self.times)
-
-    def states(self, split: Split) -> Tensor:
-        """Return true angles and momenta, (frames, count, 2); the same for every split."""
-        return self._all
-
-    @property
-    def chance(self) -> Chance:
-        """As for the shorter films."""
-        return self.task.chance
-
-
 def draw(angles: Tensor, size: int) -> Tensor:
-    """Draw bobs of pendulums, (…, 1, size, size), from 0 for the ground to 1 for the bob.
+    """Draw bobs of pendulums, (…, 1, size, size), from 0 for the background to 1 for the bob.
 
     Args:
-        angles: From hanging, (…,).
-        size: Rows and columns of a picture; the first row is the highest.
+        angles: Angles from straight down, (…,).
+        size: Rows and columns of a frame; the first row is the highest.
     """
-    place = _pixels(size, angles.dtype)
+    pixels = _pixels(size, angles.dtype)
     x, y = angles.sin()[..., None, None], -angles.cos()[..., None, None]
-    away = (place - x).square() + (-place.unsqueeze(-1) - y).square()
-    return torch.exp(-away / (2 * _BOB**2)).unsqueeze(-3).float()
+    squares = (pixels - x).square() + (-pixels.unsqueeze(-1) - y).square()
+    return torch.exp(-squares / (2 * _BOB**2)).unsqueeze(-3).float()
 
 
-def angle_of(pictures: Tensor) -> Tensor:
-    """Return the angle from the middle to the brightest part of pictures, (…,)."""
-    size = pictures.shape[-1]
-    place = _pixels(size, pictures.dtype).to(pictures.device)
-    bright = pictures.squeeze(-3).clamp_min(0).square()
-    x = (bright * place).sum((-2, -1))
-    y = (bright * -place.unsqueeze(-1)).sum((-2, -1))
+def angle_of(frames: Tensor) -> Tensor:
+    """Return the angle of the centre of brightness of frames, (…,)."""
+    size = frames.shape[-1]
+    pixels = _pixels(size, frames.dtype).to(frames.device)
+    brightness = frames.squeeze(-3).clamp_min(0).square()
+    x = (brightness * pixels).sum((-2, -1))
+    y = (brightness * -pixels.unsqueeze(-1)).sum((-2, -1))
     return torch.atan2(x, -y)
 
 
 def _pixels(size: int, dtype: torch.dtype) -> Tensor:
-    """Return where the middles of pixels lie, from left to right, or from top to bottom."""
+    """Return the coordinates of the centres of pixels, in increasing order."""
     return _REACH * (2 * torch.arange(size, dtype=dtype) + 1 - size) / size

@@ -1,1 +1,1 @@
-"""Tasks about relations: trials of pictures whose answer is in how they compare."""
+"""Tasks about relations between the images of a trial."""

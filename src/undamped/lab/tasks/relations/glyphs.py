@@ -1,8 +1,8 @@
-"""One hundred glyphs: symbols of DejaVu Sans, the font that matplotlib brings along.
+"""One hundred glyphs: symbols of DejaVu Sans, the font that matplotlib ships.
 
-The list is fixed. It was drawn from U+2200 to U+27BF: blank, nearly black and nearly white ones
-were left out, then every one closer to an earlier one than `LEAST_DISTANCE`, and of the rest those
-that are furthest from each other were taken.
+The list is fixed. It was selected from U+2200 to U+27BF: blank, nearly black and nearly white
+glyphs were left out, then glyphs closer than `LEAST_DISTANCE` to an earlier one, and the remaining
+ones that are furthest from each other were used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GLYPHS = (
     "◣◤◥◩◪◯◸◹◺◿☌☢☬☸♍♐⚄⚖⚢⚤⚦⚩⚳⛃✉✜✪✰✲✿➀➊"
 )
 LEAST_DISTANCE = 11.0
-"""How far two glyphs are apart at least, in one channel; black is 32 from white."""
+"""The least distance of two glyphs, in one channel; that of black and white is 32."""
 SIDE = 32
 """Rows and columns of a glyph."""
 MARGIN = 3
@@ -45,16 +45,16 @@ def _render(glyph: str, size: int) -> NDArray[np.float32]:
     from PIL import Image, ImageDraw, ImageFont
 
     font = ImageFont.truetype(_font(), _FONT_SIZE, layout_engine=ImageFont.Layout.BASIC)
-    left, top, right, bottom = map(int, font.getbbox(glyph))
-    large = Image.new("L", (right - left, bottom - top), 255)
-    ImageDraw.Draw(large).text((-left, -top), glyph, font=font, fill=0)
+    x0, y0, x1, y1 = map(int, font.getbbox(glyph))
+    large = Image.new("L", (x1 - x0, y1 - y0), 255)
+    ImageDraw.Draw(large).text((-x0, -y0), glyph, font=font, fill=0)
     scale = size / max(large.size)
     fitted = tuple(max(1, round(side * scale)) for side in large.size)
     image = Image.new("L", (SIDE, SIDE), 255)
     corner = ((SIDE - fitted[0]) // 2, (SIDE - fitted[1]) // 2)
     image.paste(large.resize(fitted, Image.Resampling.BOX), corner)  # type: ignore[arg-type]
-    light = np.asarray(image, dtype=np.float32) / np.float32(255)
-    return np.stack([light, light, light])
+    grey = np.asarray(image, dtype=np.float32) / np.float32(255)
+    return np.stack([grey, grey, grey])
 
 
 def _font() -> str:

@@ -1,4 +1,4 @@
-"""Trials: objects chosen at random, arranged by a rule.
+"""Trials: random objects, arranged by a rule.
 
 A rule is a table of slots: which object of the trial is at each position. `aa` and `ab` are the
 rules of same and different. A rule does not depend on which glyphs the objects are, so training
@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypedDict, Unpack
 
@@ -24,15 +24,7 @@ from undamped._base.options import Default, NonNegativeInt
 from undamped.lab.data.images.read import read_objects
 from undamped.lab.tasks.relations.glyphs import glyph_images
 from undamped.lab.tasks.relations.trivial import TRIALS, Rule, best_rule, distinct, ink
-from undamped.lab.tasks.task import (
-    Baseline,
-    Batch,
-    Chance,
-    GeneratedTask,
-    Split,
-    Task,
-    cut_from_blocks,
-)
+from undamped.lab.tasks.task import Baseline, Batch, Chance, GeneratedTask, Split, Task
 
 Colours = Literal["none", "joint", "separated"]
 DEJAVU = "dejavu"
@@ -52,8 +44,7 @@ class TrialOptions(TypedDict, total=False):
         ),
     ]
     glyphs: Annotated[
-        str,
-        Default(DEJAVU, '"dejavu", or a folder of images, or an .npz file with `pictures`.'),
+        str, Default(DEJAVU, '"dejavu", or a folder of images, or an .npz file with `pictures`.')
     ]
     seed: Annotated[
         NonNegativeInt, Default(0, "Seed of the data, and of which objects are held out.")
@@ -87,47 +78,67 @@ class Trials(NamedTuple):
     targets: Tensor
 
 
-class RelationTask(GeneratedTask):
-    """A rule about a few objects; the test has objects that training does not have."""
+class TrialTask(GeneratedTask):
+    """Trials of a few images, with one of a few answers that are equally likely."""
 
     input_kind = "pictures"
     held_out: ClassVar = {"valid": 960, "test": 4800}
+
+    def draw(self, size: int, generator: torch.Generator) -> Batch:
+        """Not used: `batch` draws the trials."""
+        raise NotImplementedError
+
+    @property
+    def chance(self) -> Chance:
+        """All answers are equally likely."""
+        classes = self.output_size
+        return Chance(math.log(classes), 1 / classes, f"one of {classes} at random")
+
+
+class RelationTask(TrialTask):
+    """A rule about a few objects; the test has objects that training does not have."""
+
     recipes: ClassVar = {
         "*": {"train": {"steps": 2000, "batch_size": 96, "learning_rate": 5e-4, "clip": None}}
     }
-    seen_part = "seen"
+    in_distribution = "seen"
+    rows: tuple[int, ...]
+    """Images of each row of a trial."""
+    answer_names: tuple[str, ...]
     fewest_seen: int
     """How many objects training has by default."""
     objects_in_trial: tuple[int, int]
     """Objects of a trial, in training and in the test."""
     new_relations: bool = False
     """Whether the test has other rules than training."""
+    position_rules: Callable[[tuple[int, ...]], dict[str, Rule]] | None = None
+    """Returns the trivial rules about positions from the rows of a trial."""
 
     @checked
     def __init__(self, **options: Unpack[TrialOptions]) -> None:
-        self._set_up(**options)
+        self._set_up(options)
 
-    def _set_up(
-        self,
-        *,
-        holdout: int | None = None,
-        glyphs: str = DEJAVU,
-        colours: Colours = "none",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(seed)
-        self.glyphs, self.colours = glyphs, colours
+    def _set_up(self, options: Any) -> None:
+        """Use complete options, after a subclass has set its attributes."""
+        super().__init__(options["seed"])
+        self.glyphs: str = options["glyphs"]
+        self.colours: Colours = options.get("colours", "none")
+        self.output_size = len(self.answer_names)
+        self.segments = self.segments or (sum(self.rows),)
         self.familiar = False
         count = self.object_count
-        self.holdout = max(0, count - self.fewest_seen) if holdout is None else holdout
+        self.holdout: int = options["holdout"]
+        if self.holdout is None:
+            self.holdout = max(0, count - self.fewest_seen)
         self._check_count(count)
-        order = np.random.default_rng([seed, 1]).permutation(count)
+        order = np.random.default_rng([self.seed, 1]).permutation(count)
         self.test_objects = torch.from_numpy(order[: self.holdout] if self.holdout else order)
         self.train_objects = torch.from_numpy(order[self.holdout :])
         _, channels, height, width = self.images.shape
         self.picture_shape = (channels, height, width)
         self.input_size = channels * height * width
-        if colours == "separated":
+        self._object_rows = self.rows
+        if self.colours == "separated":
             self.rows = tuple(2 * row for row in self.rows)
             self.segments = tuple(2 * length for length in self.segments)
 
@@ -159,7 +170,7 @@ class RelationTask(GeneratedTask):
         )
 
     @abstractmethod
-    def trials(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw_slots(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return slots (size, time) and answers (size,).
 
         Args:
@@ -168,12 +179,12 @@ class RelationTask(GeneratedTask):
             generator: The random number generator.
         """
 
-    def shown(self, split: Split, number: int, size: int) -> Trials:
-        """Return the trials of batch `number` of a split.
+    def trials(self, split: Split, index: int, size: int) -> Trials:
+        """Return the trials of batch `index` of a split.
 
         Args:
             split: The split.
-            number: The number of the batch.
+            index: The index of the batch.
             size: How many trials.
         """
         new = split == "test" and not self.familiar
@@ -182,10 +193,8 @@ class RelationTask(GeneratedTask):
             return self.draw_trials(count, new, self.generator(split, block))
 
         if split == "train":
-            return draw(number, size)
-        total = self.held_out[split]
-        fields = cut_from_blocks(draw, number, size, total=total, axes=(1, 1, 0))
-        return Trials(*fields)  # type: ignore[arg-type]
+            return draw(index, size)
+        return Trials(*self.cut_from_blocks(draw, split, index, size, axes=(1, 1, 0)))
 
     def draw_trials(self, size: int, new: bool, generator: torch.Generator) -> Trials:
         """Draw trials with rules and objects of the test or of training.
@@ -196,7 +205,7 @@ class RelationTask(GeneratedTask):
             generator: The random number generator.
         """
         pool = self.test_objects if new else self.train_objects
-        slots, targets = self.trials(size, new, generator)
+        slots, targets = self.draw_slots(size, new, generator)
         count = self.objects_in_trial[new]
         objects = pool[without_replacement(size, len(pool), count, generator)].gather(1, slots).T
         if self.colours == "none":
@@ -204,56 +213,47 @@ class RelationTask(GeneratedTask):
         colours = torch.randint(COLOURS, objects.shape, generator=generator)
         return Trials(objects, colours, targets)
 
-    def batch(self, split: Split, number: int, size: int) -> Batch:
-        """Return batch `number` as indices of its distinct images."""
-        objects, colours, targets = self.shown(split, number, size)
+    def batch(self, split: Split, index: int, size: int) -> Batch:
+        """Return batch `index` as indices of its distinct images."""
+        objects, colours, targets = self.trials(split, index, size)
         if colours is None:
             return Batch(objects.contiguous(), targets, distinct=self.images)
         if self.colours == "separated":
-            numbers = torch.stack([objects, colours + len(self.images)], 1).flatten(0, 1)
-            return Batch(numbers, targets, distinct=self._images_and_backgrounds)
-        pairs, numbers = torch.unique(objects * COLOURS + colours, return_inverse=True)
+            images = torch.stack([objects, colours + len(self.images)], 1).flatten(0, 1)
+            return Batch(images, targets, distinct=self._images_and_backgrounds)
+        pairs, images = torch.unique(objects * COLOURS + colours, return_inverse=True)
         backgrounds = colour_table()[pairs % COLOURS, :, None, None]
-        return Batch(numbers, targets, distinct=self.images[pairs // COLOURS] * backgrounds)
+        return Batch(images, targets, distinct=self.images[pairs // COLOURS] * backgrounds)
 
     @cached_property
     def _images_and_backgrounds(self) -> Tensor:
         plain = colour_table()[:, :, None, None].expand(-1, *self.images.shape[1:])
         return torch.cat([self.images, plain])
 
-    def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Not used: `batch` draws the trials."""
-        raise NotImplementedError
-
-    def attributes(self, split: Split, number: int, size: int) -> dict[str, Tensor]:
+    def attributes(self, split: Split, index: int, size: int) -> dict[str, Tensor]:
         """Return shape and colour of the images of a batch, (time, batch) each."""
-        trials = self.shown(split, number, size)
+        trials = self.trials(split, index, size)
         if trials.colours is None:
             return {"shape": trials.objects}
         if self.colours == "separated":
             return {}
         return {"shape": trials.objects, "colour": trials.colours}
 
-    @property
-    def chance(self) -> Chance:
-        """All answers are equally likely."""
-        classes = self.output_size
-        return Chance(math.log(classes), 1 / classes, f"one of {classes} at random")
-
     def trivial_rules(self) -> dict[str, Rule]:
         """Return rules that do not use the relation, by what they use."""
-        return {"the number of distinct pictures": distinct, **ink(self.images)}
+        by_position = {} if self.position_rules is None else self.position_rules(self._object_rows)
+        return {"the number of distinct images": distinct, **ink(self.images), **by_position}
 
     @property
     def baseline(self) -> Baseline | None:
         """The best trivial rule, fitted on training, on the trials of the test."""
         train = self.draw_trials(TRIALS, False, self.generator("train", 0))
-        test = self.shown("test", 0, self.held_out["test"])
+        test = self.trials("test", 0, self.held_out["test"])
         return best_rule(
             self.trivial_rules(), (train.objects, train.targets), (test.objects, test.targets)
         )
 
-    def test_parts(self) -> dict[str, Task]:
+    def test_tasks(self) -> dict[str, Task]:
         """Return the test with new objects and rules, and one with those of training."""
         if not self.holdout and not self.new_relations:
             return {"test": self}
@@ -275,7 +275,7 @@ class ColouredRelationTask(RelationTask):
 
     @checked
     def __init__(self, **options: Unpack[ColouredTrialOptions]) -> None:
-        self._set_up(**options)
+        self._set_up(options)
 
 
 def without_replacement(size: int, count: int, columns: int, generator: torch.Generator) -> Tensor:
@@ -290,7 +290,7 @@ def without_replacement(size: int, count: int, columns: int, generator: torch.Ge
     return torch.rand(size, count, generator=generator).topk(columns, dim=1).indices
 
 
-def in_turn(size: int, kinds: int, generator: torch.Generator) -> Tensor:
+def balanced(size: int, kinds: int, generator: torch.Generator) -> Tensor:
     """Return integers below `kinds`, (size,), equally many of each, in random order."""
     return (torch.randperm(size, generator=generator)) % kinds
 

@@ -108,5 +108,5 @@ def _untested(task: Task) -> Task:
     Its notes about the data were printed before.
     """
     untested: Any = copy.copy(task)
-    untested.test_parts, untested.notes = dict, list
+    untested.test_tasks, untested.notes = dict, list
     return untested

@@ -1,1 +1,1 @@
-"""Relational games: objects on a grid of nine cells, and a relation that holds or does not."""
+"""Relational games: a relation holds among objects on a grid of nine cells, or does not."""

@@ -12,7 +12,7 @@ from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import tasks
 from undamped.lab import cli
 from undamped.lab.data.recordings.series import SeriesSet
-from undamped.lab.tasks.physics.own_trajectories import _times
+from undamped.lab.tasks.physics.trajectory_files import _times
 from undamped.lab.training import Run
 
 
@@ -35,42 +35,42 @@ def flights(tmp_path_factory):
     return write(path, ("flight", "t", "q", "p"), rows)
 
 
-SAID = ["id=flight", "time=t"]
+ROLES = ["id=flight", "time=t"]
 SHORT = ["train.steps=40", "model.hidden_size=16", "train.batch_size=32"]
 
 
 @pytest.mark.slow
 def test_a_file_is_learnt_scored_followed_and_resumed(flights, tmp_path):
     runner = CliRunner()
-    said = runner.invoke(
-        cli.app, ["train", str(flights), "hnn", *SAID, *SHORT, "--out", str(tmp_path), "--no-page"]
+    result = runner.invoke(
+        cli.app, ["train", str(flights), "hnn", *ROLES, *SHORT, "--out", str(tmp_path), "--no-page"]
     )
-    assert said.exit_code == 0, said.output
-    assert "Positions: q; momenta: p." in said.output and "readings on: " in said.output
+    assert result.exit_code == 0, result.output
+    assert "Positions: q; momenta: p." in result.output and "readings on: " in result.output
     run = Run.open(tmp_path / "trajectories-hnn-1")
     assert run.result["test"]["mse"] < run.result["chance"]["mse"]
     assert set(run.result["24 readings on"]) == {"loss", "relative_error", "valid_time"}
     out = tmp_path / "states.csv"
-    said = runner.invoke(
+    result = runner.invoke(
         cli.app, ["predict", str(run.path), str(flights), "--out", str(out), "--json"]
     )
-    assert said.exit_code == 0, said.output
-    found = json.loads(said.stdout)
-    assert found["names"] == ["q", "p"] and len(found["recordings"]) == 7
-    assert found["recordings"][0]["states"][0] == pytest.approx([0.0, 0.5], abs=1e-6)
+    assert result.exit_code == 0, result.output
+    prediction = json.loads(result.stdout)
+    assert prediction["names"] == ["q", "p"] and len(prediction["recordings"]) == 7
+    assert prediction["recordings"][0]["states"][0] == pytest.approx([0.0, 0.5], abs=1e-6)
     assert len(out.read_text().splitlines()) == 1 + 7 * 25
-    said = runner.invoke(cli.app, ["diagnose", str(run.path), "--out", str(tmp_path / "p.html")])
-    assert said.exit_code == 0, said.output
+    result = runner.invoke(cli.app, ["diagnose", str(run.path), "--out", str(tmp_path / "p.html")])
+    assert result.exit_code == 0, result.output
 
 
 def test_the_note_about_the_split_speaks_of_no_classes(flights):
-    said = tasks.build("trajectories", file=str(flights), id="flight", time="t").split_said
-    assert "Split" in said and "class" not in said and "stratified" not in said
+    note = tasks.build("trajectories", file=str(flights), id="flight", time="t").split_note
+    assert "Split" in note and "class" not in note and "stratified" not in note
 
 
 def test_recordings_stay_whole_and_rates_are_central_differences(flights):
     task = tasks.build("trajectories", file=str(flights), id="flight", time="t")
-    owners = {name: {int(i) for i in task.windows[index, 0]} for name, index in task.parts.items()}
+    owners = {name: {int(i) for i in task.windows[index, 0]} for name, index in task.splits.items()}
     assert not owners["train"] & owners["test"] and not owners["train"] & owners["valid"]
     batch = task.batch("test", 0, 64)
     q, p = batch.inputs.unbind(-1)
@@ -93,8 +93,8 @@ def test_one_recording_is_split_by_time_and_velocities_are_made(tmp_path):
     task = tasks.build("trajectories", file=str(path), differences=True, step=0.1)
     assert task.split_record["by"] == "time"
     assert task.state_space.names == ("x", "dx/dt") and task.state_space.kinds[1] == "velocity"
-    last = [int(task.windows[index, 1].max()) for index in task.parts.values()]
-    first = [int(task.windows[index, 1].min()) for index in task.parts.values()]
+    last = [int(task.windows[index, 1].max()) for index in task.splits.values()]
+    first = [int(task.windows[index, 1].min()) for index in task.splits.values()]
     assert last[0] + 2 < first[1] + 1 and last[1] + 2 < first[2] + 1
     x, v = task.batch("train", 0, 30).inputs.unbind(-1)
     torch.testing.assert_close(x.square() + v.square(), torch.ones(len(x)), rtol=0.02, atol=0.02)
@@ -113,36 +113,36 @@ def test_what_is_odd_about_a_file_is_said(tmp_path, flights):
             "trajectories", file=str(write(tmp_path / name, header, rows)), step=0.1, **options
         )
 
-    with pytest.raises(DataError, match=r"expected an even number: .* got 3 \(a, b, c\)"):
+    with pytest.raises(DataError, match=r"an even number of columns, .* got 3 \(a, b, c\)"):
         build("odd.csv", ("a", "b", "c"), rows_of(swing, rate, rate))
     cut = (3 * time + np.pi) % (2 * np.pi) - np.pi
-    with pytest.raises(DataError, match=r"jumps of about 2π, .* Say angles=a"):
+    with pytest.raises(DataError, match=r"jumps of about 2π, .* Set angles=a"):
         build("cut.csv", ("a", "w"), rows_of(cut, np.full_like(time, 3.0)))
     task = build("cut.csv", ("a", "w"), rows_of(cut, 3 + 0 * time), angles=("a",))
     assert any("jumps by a full turn" in note for note in task.notes())
     torch.testing.assert_close(
-        task.own.states[0][:, 0], torch.from_numpy(3 * time), rtol=1e-4, atol=1e-4
+        task.recordings.states[0][:, 0], torch.from_numpy(3 * time), rtol=1e-4, atol=1e-4
     )
     degrees = np.degrees(cut)
     with pytest.raises(DataError, match=r"angles in radians, got \d+ jumps of about 360"):
         build("degrees.csv", ("a", "w"), rows_of(degrees, rate), angles=("a",))
     task = build("large.csv", ("a", "w"), rows_of(900 * swing, rate), angles=("a",))
     assert any("if these are degrees" in note for note in task.notes())
-    assert any("Spreads of the coordinates" in note for note in task.notes())
-    with pytest.raises(DataError, match=r"task.horizon: expected at most \d+ readings"):
+    assert any("Standard deviations of the coordinates" in note for note in task.notes())
+    with pytest.raises(DataError, match=r"task.horizon must be at most \d+, the readings"):
         build("fine.csv", ("q", "p"), rows_of(swing, rate), horizon=60)
-    with pytest.raises(DataError, match=r"column 'z': expected one of q, p"):
+    with pytest.raises(DataError, match=r"has no column 'z' \(positions=\). Its columns are q, p"):
         build("fine.csv", ("q", "p"), rows_of(swing, rate), positions=("z",))
-    with pytest.raises(OptionError, match=r"task.angles: expected some of the positions q"):
+    with pytest.raises(OptionError, match=r"task.angles must be some of the positions q"):
         build("fine.csv", ("q", "p"), rows_of(swing, rate), angles=("p",))
     with pytest.raises(DataError, match=r"two rows with the timestamp 0.*with id="):
         tasks.build("trajectories", file=str(flights), time="t", id=None)
-    with pytest.raises(DataError, match="times that rise from row to row"):
+    with pytest.raises(DataError, match="must increase from row to row"):
         _times(SeriesSet.of([np.ones((3, 2))], times=[[0.0, 2.0, 1.0]]), None, "a set")
 
 
 def test_a_bad_file_ends_in_a_sentence_and_leaves_nothing(tmp_path):
     path = write(tmp_path / "odd.csv", ("a", "b", "c"), [(1, 2, 3)] * 9)
     out = tmp_path / "runs"
-    said = CliRunner().invoke(cli.app, ["train", str(path), "hnn", "step=0.1", "--out", str(out)])
-    assert said.exit_code != 0 and not out.exists()
+    result = CliRunner().invoke(cli.app, ["train", str(path), "hnn", "step=0.1", "--out", str(out)])
+    assert result.exit_code != 0 and not out.exists()
