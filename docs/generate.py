@@ -9,13 +9,13 @@ from mkdocs.structure.files import File, Files
 
 import mathematics
 import reference
-from undamped._base.describe import REGISTRIES, describe_member, summary
+from undamped._base.describe import REGISTRIES, describe_entry, summary
 from undamped._base.registry import Registry
 
 
 def page(name: str, registry: Registry) -> str:
     """Write the page of one member in Markdown."""
-    about = describe_member(name, registry)
+    about = describe_entry(name, registry)
     said = about["summary"].splitlines()
     lines = [f"# {name}", ""]
     if about.get("question"):
@@ -46,7 +46,7 @@ def index(title: str, registry: Registry) -> str:
     """Write the list of all members of a registry."""
     lines = [f"# {title}", ""]
     for name in registry:
-        lines.append(f"- [{name}]({name}.md): {summary(registry[name])}")
+        lines.append(f"- [{name}]({name}.md): {summary(describe_entry(name, registry))}")
     return "\n".join([*lines, ""])
 
 

@@ -10,7 +10,7 @@ from registries import isolate
 from torch import nn
 
 import undamped
-from undamped._base.describe import describe_member
+from undamped._base.describe import describe_entry
 from undamped._base.docstrings import sections
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import instruments, tasks
@@ -144,7 +144,7 @@ def test_it_is_documented(name):
     assert name.isidentifier()  # it is a key of JSON, and mostly a function
     assert member.question.endswith("?")
     assert len(sections(member)[""]) > 30
-    options = describe_member(name, instruments)["options"]
+    options = describe_entry(name, instruments)["options"]
     assert options and all(option["about"] for option in options)
 
 
@@ -161,4 +161,4 @@ def test_the_instrument_that_the_docs_build_is_one_file(tmp_path, monkeypatch):
     assert found.results["weight_sizes"].sentence.startswith("The largest")
     assert "no attention" in found.left_out["attention"]
     assert 'id="plot-weight_sizes"' in report.page([found])
-    assert describe_member("weight_sizes", instruments)["question"] == "How large are the weights?"
+    assert describe_entry("weight_sizes", instruments)["question"] == "How large are the weights?"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from undamped._base.describe import REGISTRIES, describe_member
+from undamped._base.describe import REGISTRIES, describe_entry
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 import mathematics
@@ -20,7 +20,7 @@ EQUATIONS = [
     pytest.param(about["equation"], id=f"{kind}-{name}")
     for kind, registry in REGISTRIES.items()
     for name in registry
-    if (about := describe_member(name, registry)).get("equation")
+    if (about := describe_entry(name, registry)).get("equation")
 ]
 
 

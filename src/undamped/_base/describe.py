@@ -1,7 +1,14 @@
-"""What there is to say about a member: help, `undamped show` and the site are made from it."""
+"""Descriptions of registered entries, for help, `undamped list`, `undamped show` and the site.
+
+`_catalogue.jsonl` has the descriptions of this library's entries, so that `list` and `show` import
+neither them nor torch. `python -m undamped._base.index` writes it, and a test compares it.
+"""
 
 from __future__ import annotations
 
+import json
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from undamped._base.docstrings import sections
@@ -25,11 +32,12 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "experiments": experiments,
     "benchmarks": benchmarks,
 }
-"""Every kind of member, in the order in which they are listed."""
+"""Every kind of entry, in the order in which they are listed."""
+CATALOGUE = Path(__file__).parents[1] / "_catalogue.jsonl"
 
 
-def find_members(name: str) -> list[Registry[Any]]:
-    """Return the registries in which a name stands; some names stand for a task and more."""
+def registries_with(name: str) -> list[Registry[Any]]:
+    """Return the registries that have a name; some names are a task's and an experiment's."""
     matches = [registry for registry in REGISTRIES.values() if name in registry]
     if not matches:
         kinds = [registry.kind for registry in REGISTRIES.values()]
@@ -39,42 +47,60 @@ def find_members(name: str) -> list[Registry[Any]]:
 
 
 def registry_of(kind: str) -> Registry[Any]:
-    """Return the registry of a kind of member: "task", "experiment", …"""
+    """Return the registry of a kind of entry: "task", "experiment", …"""
     by_kind = {registry.kind: registry for registry in REGISTRIES.values()}
     if kind not in by_kind:
-        raise unknown_name("kind of member", kind, list(by_kind))
+        raise unknown_name("kind", kind, list(by_kind))
     return by_kind[kind]
 
 
-def outside_members(kind: str) -> dict[str, Source]:
-    """Return the members of a kind ("models", …) that are not this library's, and their source."""
+def third_party_entries(kind: str) -> dict[str, Source]:
+    """Return the third-party entries of a kind ("models", …) and the source of each."""
     registry = REGISTRIES[kind]
     sources = {name: registry.source_of(name) for name in registry}
     return {name: source for name, source in sources.items() if source != OWN}
 
 
-def summary(member: Any) -> str:
-    """Return the question a member answers, or the first line of what it says about itself."""
-    return getattr(member, "question", "") or (sections(member)[""].splitlines() or [""])[0]
+def summary(page: dict[str, Any]) -> str:
+    """Return one line about an entry: the question it answers, or the start of its description."""
+    return page.get("question", "") or (page["summary"].splitlines() or [""])[0]
 
 
-def describe_member(name: str, registry: Registry[Any] | None = None) -> dict[str, Any]:
-    """Return everything there is to say about a member of a registry.
+def page_of(name: str, registry: Registry[Any]) -> dict[str, Any]:
+    """Return the description of an entry from the catalogue; third-party entries are imported.
 
     Args:
-        name: The name of the member.
-        registry: Where it stands; the first registry that has the name if none is given.
+        name: The name of the entry.
+        registry: Its registry.
     """
-    registry = registry or find_members(name)[0]
-    member = registry[name]
-    text = sections(member)
-    promises = getattr(getattr(member, "cell_class", member), "promises", ())
+    page = _catalogue().get((registry.kind, name))
+    return page or describe_entry(name, registry)
+
+
+@cache
+def _catalogue() -> dict[tuple[str, str], dict[str, Any]]:
+    with CATALOGUE.open(encoding="utf-8") as lines:
+        return {(page["kind"], page["name"]): page for page in map(json.loads, lines)}
+
+
+def describe_entry(name: str, registry: Registry[Any]) -> dict[str, Any]:
+    """Import an entry of a registry and return its description.
+
+    Args:
+        name: The name of the entry.
+        registry: Its registry.
+    """
+    entry = registry[name]
+    text = sections(entry)
+    promises = getattr(getattr(entry, "cell_class", entry), "promises", ())
+    is_task = registry is tasks and isinstance(getattr(entry, "input_kind", None), str)
     return {
         "name": name,
         "kind": registry.kind,
         "source": str(registry.source_of(name)),
         "summary": text.pop(""),
-        **({"question": member.question} if hasattr(member, "question") else {}),
+        **({"question": entry.question} if hasattr(entry, "question") else {}),
+        **({"inputs": entry.input_kind} if is_task else {}),
         **{heading.lower(): body for heading, body in text.items() if heading != "Args"},
         "promises": [{"kind": p.kind.value, "claim": p.claim} for p in promises],
         "options": [
@@ -84,6 +110,6 @@ def describe_member(name: str, registry: Registry[Any] | None = None) -> dict[st
                 "default": "required" if option.required else option.default,
                 "about": option.description,
             }
-            for option in settings_of(member).values()
+            for option in settings_of(entry).values()
         ],
     }

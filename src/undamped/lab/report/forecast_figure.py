@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,14 +104,6 @@ def draw_future(
         panels[-1, column].set_xlabel("step")
     panels[0, 0].legend(frameon=False, fontsize=8, loc="upper left")
     return figure
-
-
-def save(figure: Any, path: Path) -> None:
-    """Write a figure to an image file, atomically."""
-    from undamped._base.files import write_atomically
-
-    kind = path.suffix.lstrip(".")
-    write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))
 
 
 def _band(

@@ -6,7 +6,10 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
+from rich.table import Table
+
 from undamped._base.registry import models, tasks
+from undamped.lab.cli.screen import console
 from undamped.lab.data.recordings.read import is_data_path
 from undamped.lab.tasks.task import Task
 
@@ -26,26 +29,26 @@ def files_of(words: list[str]) -> tuple[list[str], list[str]]:
     return files, [word for word in words if word not in files]
 
 
-def summary_of(found: Mapping[str, tuple[Task, list[dict[str, Any]]]]) -> dict[str, Any]:
-    """Return mean ranks, and how often each model was better than each other.
+def summary_of(results: Mapping[str, tuple[Task, list[dict[str, Any]]]]) -> dict[str, Any]:
+    """Return mean ranks, and how often each model was better than each other one.
 
-    Only files about which all models have an answer count.
+    Files on which a model failed are not counted.
 
     Args:
-        found: The task of each file, and a row for each model.
+        results: The task of each file, and a row for each model.
     """
     from scipy.stats import rankdata
 
     names: list[str] = []
     ranks: list[list[float]] = []
     scores: list[list[float]] = []
-    for task, rows in found.values():
+    for task, rows in results.values():
         names = [row["model"] for row in rows]
-        part = next(iter(task.test_parts()), "valid")
-        if not all(part in row for row in rows):
+        split = next(iter(task.test_parts()), "valid")
+        if not all(split in row for row in rows):
             continue
         sign = -1.0 if task.higher_is_better else 1.0
-        scores.append([sign * row[part]["mean"] for row in rows])
+        scores.append([sign * row[split]["mean"] for row in rows])
         ranks.append(list(rankdata([round(score, 12) for score in scores[-1]])))
     if not ranks:
         return {"files_ranked": 0, "rank": {}, "better": {}}
@@ -63,25 +66,19 @@ def summary_of(found: Mapping[str, tuple[Task, list[dict[str, Any]]]]) -> dict[s
     }
 
 
-def print_ranks(ranked: dict[str, Any]) -> None:
-    """Print mean ranks, the best first, and who was better than whom how often.
+def print_ranks(ranks: dict[str, Any]) -> None:
+    """Print mean ranks, the best first, and how often a model was better than another.
 
     Args:
-        ranked: What `summary_of` returned.
+        ranks: The result of `summary_of`.
     """
-    from rich.table import Table
-
-    from undamped.lab.cli.screen import console
-
-    order = sorted(ranked["rank"], key=ranked["rank"].__getitem__)
-    count = ranked["files_ranked"]
-    title = f"Over {count} files: mean rank (1 is best), and how often better than"
+    order = sorted(ranks["rank"], key=ranks["rank"].__getitem__)
+    title = f"{ranks['files_ranked']} files: mean rank (1 is best), and how often better than"
     table = Table(title=title, title_justify="left")
     table.add_column("model")
-    table.add_column("mean rank", justify="right")
+    for column in ("mean rank", *order):
+        table.add_column(column, justify="right")
     for name in order:
-        table.add_column(name, justify="right")
-    for name in order:
-        beside = ["" if other == name else str(ranked["better"][name][other]) for other in order]
-        table.add_row(name, f"{ranked['rank'][name]:.2f}", *beside)
+        wins = [str(ranks["better"][name].get(second, "")) for second in order]
+        table.add_row(name, f"{ranks['rank'][name]:.2f}", *wins)
     console().print(table)
