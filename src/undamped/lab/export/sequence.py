@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import onnx
 import torch
 
 from undamped.lab.export.graph import Graph
 from undamped.lab.export.layers import declare_answers, head, output_of, scan_layer, sizes_of
 from undamped.lab.export.samples import encode, prepare_sequence
 from undamped.lab.export.subject import Subject, export_form
-
-if TYPE_CHECKING:
-    import onnx
 
 SHARED = "batch or 1"
 """A dimension that is either the batch or 1, for values that the whole batch shares."""

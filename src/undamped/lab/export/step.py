@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import onnx
 import torch
 
 from undamped._base.errors import OptionError
@@ -14,21 +13,17 @@ from undamped.lab.export.samples import WIDE, encode, prepare_sample
 from undamped.lab.export.sequence import SHARED
 from undamped.lab.export.subject import Subject, export_form
 
-if TYPE_CHECKING:
-    import onnx
-
 
 def step_model(subject: Subject) -> onnx.ModelProto:
     """Return the ONNX model of a single step.
 
     Inputs: `samples` (batch, channels), or (batch,) for symbols; `times` (batch,) if the time
-    between steps is a feature; and everything that is carried from step to step, which is left
-    out at the first step: the state (cells, batch, size), the last values that were there
-    (`held`), the time of the step before (`time_before`), the sum and the number of outputs
-    where the readout is their mean (`total`, `count`).
+    between steps is a feature. Optional inputs, which are omitted at the first step: the state
+    (cells, batch, size), the last observed values (`held`), the time of the previous step
+    (`time_before`), the sum and the number of outputs if the readout is their mean (`total`,
+    `count`).
 
-    Outputs: the answer so far, and everything that is carried, `…_out`: give it back as the
-    input of the same name at the next step.
+    Outputs: the answer so far, and for every optional input its next value, `…_out`.
     """
     subject = export_form(subject)
     network, dtype = subject.network, subject.dtype
