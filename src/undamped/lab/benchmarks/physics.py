@@ -18,8 +18,7 @@ from torch import Tensor
 from torch.func import grad, hessian, jacfwd, vmap
 
 from undamped._base.options import unknown_name
-from undamped._base.registry import benchmarks
-from undamped.lab.benchmarks.timing import interleaved, peak_memory, timing_table
+from undamped.lab.benchmarks.timing import benchmark, interleaved, peak_memory, timing_table
 from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.models.physics.fields.lagrangian import LagrangianField
 from undamped.models.physics.hnn import PerceptronHamiltonian
@@ -37,7 +36,7 @@ Section = tuple[Table, dict[str, Any]]
 """A table, and all its numbers for JSON."""
 
 
-@benchmarks.register("physics")
+@benchmark("physics")
 def run(
     *,
     rounds: int = 7,
@@ -60,12 +59,10 @@ def run(
         if name not in SECTIONS:
             raise unknown_name("section of this benchmark", name, list(SECTIONS))
     sections = [SECTIONS[name](rounds, quick, progress) for name in only or SECTIONS]
-    threads = torch.get_num_threads()
     tables = [table for table, _ in sections]
     return Report(
-        {"threads": threads},
         [{"title": table.title, **numbers} for table, numbers in sections],
-        [*tables, Table((), (), f"{threads} threads.")],
+        [*tables, Table((), (), f"{torch.get_num_threads()} threads.")],
     )
 
 

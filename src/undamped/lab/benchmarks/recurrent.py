@@ -17,11 +17,12 @@ from typing import Any
 import torch
 
 from undamped._base.memory import peak_memory
-from undamped._base.registry import benchmarks, models
+from undamped._base.registry import models
 from undamped.lab.benchmarks.timing import (
     TORCH_NETWORKS,
     Shape,
     Timing,
+    benchmark,
     build_network,
     interleaved,
     recurrent_networks,
@@ -125,7 +126,7 @@ class Measurement:
         )
 
 
-@benchmarks.register("recurrent")
+@benchmark("recurrent")
 def run(*, rounds: int = 5, quick: bool = False, progress: Progress = silent) -> Report:
     """The recurrent networks beside those of torch and torchrecurrent: speed and memory.
 
@@ -225,7 +226,6 @@ def _report(
     rows = [(n, f"{t.median:.3f}", f"{ratios[n]:.2f}") for n, t in large.items()]
     large_header = ("network", "seconds", "times nn.RNN")
     return Report(
-        {"threads": threads, "shape": shape, "large_shape": large_shape},
         [{**plain(r), "times_rnn_per_product": r.times_per_product} for r in records],
         [
             Table(HEADER, [record.row() for record in records], title),
@@ -242,6 +242,7 @@ def _report(
             },
             "missed": missed,
         },
+        {"shape": shape, "large_shape": large_shape},
     )
 
 

@@ -1,4 +1,4 @@
-"""The command line: signatures in `commands`, implementations in `verbs`."""
+"""The command line: options and help in `commands`, implementations in `verbs`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import io
 import os
 import sys
 import warnings
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from undamped._base.errors import DataWarning, UndampedError, printable
-from undamped.lab.cli.commands import app, catalogue, runs, training
+from undamped.lab.cli.commands import app
 from undamped.version import __version__
 
-__all__ = ["app", "catalogue", "main", "runs", "training"]
+__all__ = ["app", "main"]
+
+for _module in ("training", "runs", "catalogue"):  # the order of the help
+    import_module(f"undamped.lab.cli.commands.{_module}")
 
 
 def _print_version(requested: bool) -> None:

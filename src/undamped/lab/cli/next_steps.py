@@ -7,6 +7,7 @@ from typing import Any
 
 from undamped._base.options import options_of
 from undamped._base.registry import models, tasks
+from undamped.lab.cli.screen import as_typed
 from undamped.lab.data.recordings.options import ReadingOptions
 from undamped.lab.tasks import optional
 from undamped.lab.training.recipes import common_baselines, recipe_of
@@ -43,9 +44,9 @@ def _changed_options(name: str, options: dict[str, Any]) -> dict[str, str]:
     """Return the options of a task that differ from its defaults, as words of a command."""
     defaults = {key: option.default for key, option in options_of(tasks[name]).items()}
     return {
-        key: shlex.quote(f"task.{key}={_as_text(value)}")
+        key: shlex.quote(f"task.{key}={as_typed(value)}")
         for key, value in options.items()
-        if key != "seed" and value is not None and _as_text(value) != _as_text(defaults.get(key))
+        if key != "seed" and value is not None and as_typed(value) != as_typed(defaults.get(key))
     }
 
 
@@ -92,7 +93,7 @@ def _with_recordings(run: Run, model: str, baselines: list[str]) -> list[str]:
     options = dict(run.settings["task"]["options"])
     file = shlex.quote(options.pop("file"))
     options.pop("seed", None)
-    settings = {key: shlex.quote(f"{key}={_as_text(value)}") for key, value in options.items()}
+    settings = {key: shlex.quote(f"{key}={as_typed(value)}") for key, value in options.items()}
     prepared = run.settings["preparation"]
     if prepared["kind"] == "forecast" and not prepared["timestamps"]:
         names = dict.fromkeys([model, "seasonal-naive", "ridge-lags"])
@@ -120,7 +121,3 @@ def _runners_up(attempts: list[dict[str, Any]], model: str, run: Run) -> list[st
         if score is not None and name != model:
             best[name] = (max if higher else min)(score, best.get(name, score))
     return sorted(best, key=best.__getitem__, reverse=higher)[:2]
-
-
-def _as_text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

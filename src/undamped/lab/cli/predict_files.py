@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from undamped._base.contract import Batch
 from undamped._base.files import write_text
 from undamped._base.options import options_in
+from undamped.lab.cli.commands.runs import Predict
 from undamped.lab.cli.screen import print_json, print_lines
 from undamped.lab.data.pictures.sequences import read_picture_sequences
 from undamped.lab.data.recordings.read import read_sequences
@@ -23,9 +24,6 @@ from undamped.lab.training.run import Run
 from undamped.models.physics.state_model import StateModel
 from undamped.models.task_model import TaskModel
 
-if TYPE_CHECKING:
-    from undamped.lab.cli.verbs.predict import Request
-
 IMAGE_BATCH = 256
 
 
@@ -34,7 +32,7 @@ def readable(prediction: Tensor, answer: str) -> Tensor:
     return prediction.argmax(-1) if answer == "class" else prediction
 
 
-def predict_sequences(run: Run, model: TaskModel, request: Request) -> None:
+def predict_sequences(run: Run, model: TaskModel, request: Predict) -> None:
     """Print the predictions for the sequences of a .npy or .csv file."""
     assert request.data is not None
     shape, answer = run.shape, run.task().answer
@@ -60,7 +58,7 @@ def predict_sequences(run: Run, model: TaskModel, request: Request) -> None:
         print_lines(f"sequence {row['sequence']}: {row['answer']}{note}")
 
 
-def predict_images(run: Run, model: TaskModel, request: Request) -> None:
+def predict_images(run: Run, model: TaskModel, request: Predict) -> None:
     """Print the class of every image sequence of a file or folder, with its probability.
 
     The data are folder/sequence/01.png, 02.png, …, or an .npz file with `pictures`.
@@ -89,7 +87,7 @@ def predict_images(run: Run, model: TaskModel, request: Request) -> None:
         print_lines(f"{answer['sequence']}: {answer['answer']}  (probability {max(row):.2f})")
 
 
-def predict_trajectories(run: Run, model: StateModel, request: Request) -> None:
+def predict_trajectories(run: Run, model: StateModel, request: Predict) -> None:
     """Predict a trajectory from the first state of every recording of a file, at its times."""
     recordings = read_trajectories(str(request.data), _columns(run, model))
     names, dtype = model.space.names, next(model.parameters()).dtype

@@ -6,11 +6,12 @@ import csv
 import io
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from undamped._base.errors import OptionError, printable
 from undamped._base.files import refuse_folder, write_text
 from undamped._base.registry import tasks
+from undamped.lab.cli.commands.runs import Predict
 from undamped.lab.cli.predict_future import (
     bands_of,
     check_curves,
@@ -30,17 +31,14 @@ from undamped.lab.data.recordings.suspicions import in_words, strange_series
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training.prediction import predict_series, windows_of, with_standard_error
 from undamped.lab.training.run import Run
+from undamped.models.latent.latent_model import LatentModel
 from undamped.models.task_model import TaskModel
-
-if TYPE_CHECKING:
-    from undamped.lab.cli.verbs.predict import Request
-    from undamped.models.latent.latent_model import LatentModel
 
 MOST_LINES = 20
 Answer = dict[str, Any]
 
 
-def predict_recordings(run: Run, model: TaskModel, request: Request) -> None:
+def predict_recordings(run: Run, model: TaskModel, request: Predict) -> None:
     """Predict for every series of a file or of the test split; forecasts continue the series."""
     preparation = run.preparation()
     assert preparation is not None
@@ -64,7 +62,7 @@ def predict_recordings(run: Run, model: TaskModel, request: Request) -> None:
         if future:
             draw_forecasts(outputs, preparation, bands, series_set, figure)
         else:
-            draw_recordings(cast("LatentModel", model), preparation, series_set, figure)
+            draw_recordings(cast(LatentModel, model), preparation, series_set, figure)
     if request.as_json:
         print_json(answers)
         return

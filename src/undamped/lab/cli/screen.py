@@ -66,6 +66,11 @@ def print_warnings(sentences: Iterable[str]) -> None:
         console().print(f"  [yellow]![/] {escape(sentence)}", soft_wrap=True)
 
 
+def as_typed(value: Any) -> str:
+    """Return a value as it is written on the command line."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
 def metric_name(task: Task) -> str:
     """Return the name of the metric in words."""
     return task.metric.replace("_", " ")

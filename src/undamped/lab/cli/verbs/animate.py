@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from undamped._base.errors import OptionError
+from undamped.lab.cli.commands.runs import Animate
 from undamped.lab.cli.progress import progress_bar
 from undamped.lab.cli.screen import print_json, print_lines
 from undamped.lab.instruments.motion_paths import motion_paths
@@ -14,8 +13,9 @@ from undamped.lab.training.run import Run
 from undamped.models.physics.state_model import StateModel
 
 
-def animate(runs: list[Path], out: Path, start: int, seconds: float, as_json: bool) -> None:
+def animate(options: Animate) -> None:
     """Predict the motion of every run and write the animation."""
+    runs, out = options.runs, options.out
     refuse_path(out)
     paths, first = {}, None
     with progress_bar("animate") as progress:
@@ -32,9 +32,9 @@ def animate(runs: list[Path], out: Path, start: int, seconds: float, as_json: bo
             first = system
             name = folder.name if name in paths else name
             progress(f"motion of {name}")
-            paths[name] = motion_paths(model, run.task(), start=start, name=name)
-        write(paths, out, seconds=seconds, progress=progress)
-    if as_json:
+            paths[name] = motion_paths(model, run.task(), start=options.start, name=name)
+        write(paths, out, seconds=options.seconds, progress=progress)
+    if options.as_json:
         print_json({"file": str(out), "runs": {n: p.sentence for n, p in paths.items()}})
         return
     print_lines(*(f"{name}: {path.sentence}" for name, path in paths.items()))

@@ -10,13 +10,14 @@ from rich.table import Table
 from undamped._base.errors import OptionError
 from undamped._base.options import options_in
 from undamped._base.registry import models
+from undamped.lab.cli.commands.training import Backtest
 from undamped.lab.cli.figures import check_figure, save_figure
 from undamped.lab.cli.progress import progress_bar
 from undamped.lab.cli.screen import console, duration, print_json, print_lines
 from undamped.lab.cli.settings import FILE_TASKS, read_settings
 from undamped.lab.data.recordings.options import ReadingOptions, SeriesOptions
 from undamped.lab.data.recordings.read import read_recordings
-from undamped.lab.training.backtest import Backtest
+from undamped.lab.training.backtest import Backtest as Result
 from undamped.lab.training.backtest import backtest as run
 from undamped.lab.training.fit import AUTO
 from undamped.lab.training.portfolio.attempt import in_short
@@ -26,25 +27,18 @@ SET_BY_FOLDS = ("split", "fractions", "held_out", "horizon", "kind", "split_seed
 """Options of the task that a backtest sets for every fold."""
 
 
-def backtest(
-    words: list[str],
-    folds: int,
-    fraction: float,
-    origins: int,
-    config: Path | None,
-    figure: Path | None,
-    as_json: bool,
-) -> None:
+def backtest(options: Backtest) -> None:
     """Forecast from the origins, print the errors and plot the last forecasts."""
+    figure = options.figure
     check_figure(figure)
-    arguments = _arguments(words, config)
+    arguments = _arguments(options)
     with progress_bar("backtest") as progress:
-        result = run(**arguments, folds=folds, share=fraction, origins=origins, tick=progress)
+        result = run(**arguments, share=options.fraction, tick=progress)
     if figure is not None:
         from undamped.lab.report.forecast_figure import draw_backtest
 
         save_figure(draw_backtest(result), figure)
-    if as_json:
+    if options.as_json:
         print_json(result.to_dict())
         return
     _print(result)
@@ -52,8 +46,8 @@ def backtest(
         print_lines(f"Last forecasts: {figure}")
 
 
-def _arguments(words: list[str], config: Path | None) -> dict[str, Any]:
-    settings = read_settings(words, config)
+def _arguments(request: Backtest) -> dict[str, Any]:
+    settings = read_settings(request.words, request.config)
     if settings.names[:1] != [FILE_TASKS[0]]:
         raise OptionError(
             "'undamped backtest' takes a file of recordings first, got "
@@ -76,6 +70,8 @@ def _arguments(words: list[str], config: Path | None) -> dict[str, Any]:
         "series_set": read_recordings(options["file"], **reading, forecast=True),
         "models": names,
         "horizon": options["horizon"],
+        "folds": request.folds,
+        "origins": request.origins,
         "options": task_options,
         "model_options": {name: settings.model_options(name) for name in names},
         "train": settings.train_options(),
@@ -83,7 +79,7 @@ def _arguments(words: list[str], config: Path | None) -> dict[str, Any]:
     }
 
 
-def _print(result: Backtest) -> None:
+def _print(result: Result) -> None:
     content = result.to_dict()
     season = f"a season of {result.season} steps" if result.season > 1 else "no season"
     print_lines(

@@ -19,13 +19,14 @@ from undamped._base.describe import (
     third_party_entries,
 )
 from undamped._base.errors import OptionError
+from undamped.lab.cli.commands.catalogue import List, Show
 from undamped.lab.cli.figures import check_figure, save_figure
-from undamped.lab.cli.screen import console, print_json
+from undamped.lab.cli.screen import as_typed, console, print_json
 
 TRIALS = 4
 
 
-def list_entries(as_json: bool) -> None:
+def list_entries(options: List) -> None:
     """Print one line for every entry."""
     lines = {
         kind: {name: summary(page_of(name, registry)) for name in registry}
@@ -36,7 +37,7 @@ def list_entries(as_json: bool) -> None:
         kind: {name: str(source) for name, source in third_party_entries(kind).items()}
         for kind in lines
     }
-    if as_json:
+    if options.as_json:
         third_party = {kind: names for kind, names in sources.items() if names}
         print_json({**lines, **({"from outside": third_party} if third_party else {})})
         return
@@ -50,22 +51,21 @@ def list_entries(as_json: bool) -> None:
     screen.print("More about an entry: [bold]undamped show NAME[/]")
 
 
-def show(
-    name: str, words: list[str] | None, kind: str | None, figure: Path | None, as_json: bool
-) -> None:
+def show(options: Show) -> None:
     """Print the description of an entry, and trials of a task of images."""
+    name, figure = options.name, options.figure
     check_figure(figure)
-    registries = registries_with(name) if kind is None else [registry_of(kind)]
-    page = page_of(name, registries[0])
+    kind = options.kind
+    page = page_of(name, registries_with(name)[0] if kind is None else registry_of(kind))
     task: Any = None
-    if words or figure is not None or not as_json:
-        task = _task_of_images(name, page, words or [], figure)
+    if options.words or figure is not None or not options.as_json:
+        task = _task_of_images(name, page, options.words or [], figure)
     if figure is not None:
         from undamped.lab.report.trials import some_trials, trials_figure
 
         trials = trials_figure(some_trials(task, TRIALS), f"{name}: trials and answers")
         save_figure(trials, figure, dpi=110)
-    if as_json:
+    if options.as_json:
         print_json(page)
         return
     _print(page)
@@ -128,7 +128,7 @@ def _print(page: dict[str, Any]) -> None:
     for column in ("name", "default", "accepts", "about"):
         table.add_column(column, overflow="fold")
     for option in page["options"]:
-        default = _as_typed(option["default"])
+        default = as_typed(option["default"])
         table.add_row(option["name"], default, option["accepts"], Text(option["about"]))
     screen.print(table, "")
     _print_sections(page, "example", "reference")
@@ -139,11 +139,6 @@ def _print_sections(page: dict[str, Any], *headings: str) -> None:
         if page.get(heading):
             console().print(f"[bold]{heading.capitalize()}[/]")
             console().print(Padding(Text(page[heading]), (0, 0, 1, 4)))
-
-
-def _as_typed(value: Any) -> str:
-    """Return a value as it is written on the command line."""
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _a(noun: str) -> str:

@@ -1,4 +1,4 @@
-"""`undamped compare`: several models on one task, several seeds, one table."""
+"""`undamped compare`: several models on one task or on several files, several seeds."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import itertools
 import shlex
 import statistics
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.table import Table
 
 import undamped.lab.tasks
 from undamped._base.errors import NonFiniteError, OptionError, printable
 from undamped._base.registry import models, tasks
+from undamped.lab.cli.commands.training import Compare
 from undamped.lab.cli.figures import check_figure, draw_curves
-from undamped.lab.cli.ranking import files_of, print_ranks, summary_of
 from undamped.lab.cli.screen import (
     bars,
     baseline_bars,
@@ -29,6 +29,7 @@ from undamped.lab.cli.screen import (
     print_lines,
 )
 from undamped.lab.cli.settings import Settings, read_settings
+from undamped.lab.data.recordings.read import is_data_path
 from undamped.lab.tasks.task import Task
 from undamped.lab.training import Run, fit
 from undamped.lab.training.at_once import check_data
@@ -38,25 +39,15 @@ from undamped.lab.training.recipes import merged
 from undamped.models.for_task import refuse_misfit
 
 
-class Request(NamedTuple):
-    """The options of the command that hold for every file."""
-
-    seeds: int
-    out: Path
-    config: Path | None
-    leave_one_out: bool
-    sweep: int | None
-
-
-def compare(words: list[str], figure: Path | None, as_json: bool, **options: Any) -> None:
+def compare(options: Compare) -> None:
     """Compare models on a task, or on several files one after the other."""
+    figure, as_json = options.figure, options.as_json
     check_figure(figure)
-    request = Request(**options)
-    files, rest = files_of(words)
+    files, rest = files_of(options.words)
     if len(files) > 1:
         if figure is not None:
             raise OptionError(f"--figure needs a single file of recordings, got {len(files)}.")
-        comparisons = {file: _compare([file, *rest], request) for file in files}
+        comparisons = {file: _compare([file, *rest], options) for file in files}
         ranks = summary_of({file: (c.built, c.rows) for file, c in comparisons.items()})
         if as_json:
             print_json({"files": {file: c.to_dict() for file, c in comparisons.items()}, **ranks})
@@ -65,7 +56,7 @@ def compare(words: list[str], figure: Path | None, as_json: bool, **options: Any
             comparison.print()
         print_ranks(ranks)
         return
-    comparison = _compare(words, request)
+    comparison = _compare(options.words, options)
     if figure is not None:
         draw_curves(figure, comparison.built, comparison.results)
     if as_json:
@@ -129,7 +120,7 @@ class Comparison:
         screen.print(bars([*scores, *baseline_bars(task)], task))
 
 
-def _compare(words: list[str], request: Request) -> Comparison:
+def _compare(words: list[str], request: Compare) -> Comparison:
     space: dict[str, str] = {}
     if request.sweep is not None:
         from undamped.lab.cli.sweep_settings import split_words
@@ -158,7 +149,7 @@ def _compare(words: list[str], request: Request) -> Comparison:
     groups = _groups(built) if request.leave_one_out else [{}]
     tuned = {}
     if request.sweep is not None:
-        from undamped.lab.cli.tuning import tune_all
+        from undamped.lab.cli.sweep_settings import tune_all
 
         tunable = {name: options for name, options in fits.items() if name != AUTO}
         tuned = tune_all(
@@ -261,3 +252,73 @@ def _summary(name: str, runs: list[Run], failures: list[str], task: Task) -> dic
     row["seconds"] = statistics.fmean(result["seconds"] for result in results)
     row["peak_memory_bytes"] = max(result["peak_memory_bytes"] for result in results)
     return row
+
+
+def files_of(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the files at the beginning of a command's words, and the other words.
+
+    Args:
+        words: Files or a task, models, and settings.
+    """
+    names = [word for word in words if "=" not in word]
+    files = []
+    for name in names:
+        if name in tasks or name in models or not is_data_path(name):
+            break
+        files.append(name)
+    return files, [word for word in words if word not in files]
+
+
+def summary_of(results: Mapping[str, tuple[Task, list[dict[str, Any]]]]) -> dict[str, Any]:
+    """Return mean ranks, and how often each model was better than each other one.
+
+    Files on which a model failed are not counted.
+
+    Args:
+        results: The task of each file, and a row for each model.
+    """
+    from scipy.stats import rankdata
+
+    names: list[str] = []
+    ranks: list[list[float]] = []
+    scores: list[list[float]] = []
+    for task, rows in results.values():
+        names = [row["model"] for row in rows]
+        split = next(iter(task.test_parts()), "valid")
+        if not all(split in row for row in rows):
+            continue
+        sign = -1.0 if task.higher_is_better else 1.0
+        scores.append([sign * row[split]["mean"] for row in rows])
+        ranks.append(list(rankdata([round(score, 12) for score in scores[-1]])))
+    if not ranks:
+        return {"files_ranked": 0, "rank": {}, "better": {}}
+    return {
+        "files_ranked": len(ranks),
+        "rank": {n: statistics.fmean(row[i] for row in ranks) for i, n in enumerate(names)},
+        "better": {
+            first: {
+                second: sum(row[i] < row[j] for row in scores)
+                for j, second in enumerate(names)
+                if i != j
+            }
+            for i, first in enumerate(names)
+        },
+    }
+
+
+def print_ranks(ranks: dict[str, Any]) -> None:
+    """Print mean ranks, the best first, and how often a model was better than another.
+
+    Args:
+        ranks: The result of `summary_of`.
+    """
+    order = sorted(ranks["rank"], key=ranks["rank"].__getitem__)
+    title = f"{ranks['files_ranked']} files: mean rank (1 is best), and how often better than"
+    table = Table(title=title, title_justify="left")
+    table.add_column("model")
+    for column in ("mean rank", *order):
+        table.add_column(column, justify="right")
+    for name in order:
+        wins = [str(ranks["better"][name].get(second, "")) for second in order]
+        table.add_row(name, f"{ranks['rank'][name]:.2f}", *wins)
+    console().print(table)

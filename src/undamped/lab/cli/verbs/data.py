@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -19,6 +18,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from undamped.lab.cli.commands.catalogue import Fetch, Info, ListSets
 from undamped.lab.cli.screen import console, print_json, print_lines
 from undamped.lab.data.published import cache, catalogue
 from undamped.lab.data.published.fetch import fetch_all
@@ -28,11 +28,11 @@ from undamped.lab.data.published.sources import DataSet
 LARGE = 50_000_000
 
 
-def list_sets(as_json: bool) -> None:
+def list_sets(options: ListSets) -> None:
     """Print the data sets that can be downloaded, and which of them are in the cache."""
     sets = list(catalogue.all_sets().values())
     cached = {each.name: not cache.quick_problems(each) for each in sets}
-    if as_json:
+    if options.as_json:
         print_json([{**_facts(each), "cached": cached[each.name]} for each in sets])
         return
     table = Table(box=None, header_style="dim", padding=(0, 1))
@@ -48,11 +48,11 @@ def list_sets(as_json: bool) -> None:
     console().print("Download a set: [bold]undamped data fetch NAME[/]")
 
 
-def info(name: str, as_json: bool) -> None:
+def info(options: Info) -> None:
     """Print the description and the verified state of a data set; exit code 1 if it is damaged."""
-    sets = catalogue.members(name)
+    sets = catalogue.members(options.name)
     states = [_state(each) for each in sets]
-    if as_json:
+    if options.as_json:
         print_json(states[0] if len(states) == 1 else states)
     else:
         for each, state in zip(sets, states, strict=True):
@@ -62,15 +62,16 @@ def info(name: str, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def fetch(names: list[str], source_dir: Path | None, yes: bool, as_json: bool) -> None:
+def fetch(options: Fetch) -> None:
     """Download data sets to the cache and print their folders."""
-    sets = [each for name in names for each in catalogue.members(name)]
+    sets = [each for name in options.names for each in catalogue.members(name)]
     progress = DownloadProgress()
     for each in sets:
         progress.note(f"{each.name}: {human(each.download_size)}; licence: {each.licence}")
         if each.note:
             progress.note(f"{each.name}: {each.note}")
-    if source_dir is None and not yes and sys.stdin.isatty() and not as_json:
+    source_dir, as_json = options.source_dir, options.as_json
+    if source_dir is None and not options.yes and sys.stdin.isatty() and not as_json:
         _confirm(sets)
     folders = fetch_all([each.name for each in sets], source_dir, progress)
     if as_json:

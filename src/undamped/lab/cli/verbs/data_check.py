@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from undamped._base.errors import OptionError
 from undamped._base.options import check_against, options_in, unknown_name
+from undamped.lab.cli.commands.catalogue import Check
 from undamped.lab.cli.figures import check_figure, draw_recordings
 from undamped.lab.cli.progress import stages
 from undamped.lab.cli.screen import console, print_json, print_lines, print_warnings
@@ -25,20 +26,21 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 HORIZON = "horizon"
 
 
-def check(words: list[str], figure: Path | None, labels: bool, as_json: bool) -> None:
+def check(options: Check) -> None:
     """Read a file and print what is in it."""
+    words, figure = options.words, options.figure
     check_figure(figure)
-    file, options, forecast = _read_words(words)
-    series_set = read_recordings(file, **options, forecast=forecast)
+    file, reading, forecast = _read_words(words)
+    series_set = read_recordings(file, **reading, forecast=forecast)
     findings = look_at(series_set)
     label_check = None
-    if labels:
+    if options.labels:
         with stages("labels") as stage:
             stage("training a bank on all series")
             label_check = check_labels(series_set)
     if figure is not None:
         draw_recordings(figure, series_set, findings)
-    if as_json:
+    if options.as_json:
         content = {"file": file, "columns": series_set.columns, **findings.to_dict()}
         if label_check is not None:
             content["labels"] = label_check.to_dict()

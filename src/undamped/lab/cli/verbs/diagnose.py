@@ -18,6 +18,7 @@ from undamped._base.files import refuse_folder
 from undamped._base.options import options_of
 from undamped._base.registry import instruments, models, tasks
 from undamped.analysis import Result
+from undamped.lab.cli.commands.runs import Diagnose
 from undamped.lab.cli.progress import stages
 from undamped.lab.cli.screen import console, print_json, print_lines
 from undamped.lab.cli.settings import FILE_TASKS, Settings, read_settings
@@ -35,28 +36,22 @@ from undamped.models.point_model import refuse_condition
 from undamped.models.task_model import TaskModel
 
 
-def diagnose(
-    words: list[str],
-    out: Path | None,
-    steps: int,
-    memory: bool,
-    instrument: list[str] | None,
-    as_json: bool,
-) -> None:
+def diagnose(options: Diagnose) -> None:
     """Measure the model of a run, or a model with random weights, and write a page."""
+    words, out = options.words, options.out
     refuse_folder(out)
-    measured = check_instruments(instrument)
+    measured = check_instruments(options.instrument)
     folder = Path(words[0])
     with stages("diagnose") as stage:
-        common: dict[str, Any] = {"memory": memory, "measured": measured, "progress": stage}
+        common: dict[str, Any] = {"memory": options.memory, "measured": measured, "progress": stage}
         if len(words) == 1 and (folder / "run.json").is_file():
             reports = [report_run(folder, **common)]
             # A page of some instruments does not replace the page of all of them.
             target = out or folder / ("diagnosis.html" if measured else "report.html")
         else:
-            reports = [_untrained(words, steps, common)]
+            reports = [_untrained(words, options.steps, common)]
             target = out or Path("diagnosis.html")
-    print_reports(reports, write(target, reports), as_json, reasons=measured is not None)
+    print_reports(reports, write(target, reports), options.as_json, reasons=measured is not None)
 
 
 def check_instruments(names: list[str] | None) -> list[str] | None:

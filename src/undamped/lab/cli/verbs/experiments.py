@@ -11,49 +11,43 @@ from undamped._base.errors import OptionError
 from undamped._base.files import write_text
 from undamped._base.options import settings_of
 from undamped._base.registry import benchmarks, experiments
+from undamped.lab.cli.commands.catalogue import Bench, Reproduce
 from undamped.lab.cli.progress import progress_bar
 from undamped.lab.cli.screen import console, print_json
 from undamped.lab.cli.settings import read_options
 
 
-def bench(
-    name: str,
-    words: list[str] | None,
-    rounds: int,
-    quick: bool,
-    device: str | None,
-    out: Path | None,
-    table: Path | None,
-    as_json: bool,
-) -> None:
+def bench(options: Bench) -> None:
     """Run a benchmark, print its table and write it to a Markdown file."""
+    name = options.name
     run = benchmarks[name]
-    options = {"rounds": rounds, "quick": quick, "device": device}
     supported = settings_of(run)
-    if device is not None and "device" not in supported:
+    if options.device is not None and "device" not in supported:
         raise OptionError(f"The benchmark '{name}' runs on the CPU only. Remove --device.")
-    settings = {k: v for k, v in options.items() if k in supported and v is not None}
-    settings |= read_options(name, run, words or [])
-    check_table(table, name)
-    result = _run(f"bench {name}", run, settings, out, prefix=f"{name}-")
-    if table is not None:
-        fill_table(table, name, result.markdown())
-    if as_json:
+    common = {key: getattr(options, key) for key in ("rounds", "quick", "device")}
+    settings = {k: v for k, v in common.items() if k in supported and v is not None}
+    settings |= read_options(name, run, options.words or [])
+    check_table(options.table, name)
+    result = _run(f"bench {name}", run, settings, options.out, prefix=f"{name}-")
+    if options.table is not None:
+        fill_table(options.table, name, result.markdown())
+    if options.as_json:
         print_json(result.to_dict())
     else:
         console().print(result.summary())
 
 
-def reproduce(name: str, words: list[str] | None, out: Path | None, as_json: bool) -> None:
+def reproduce(options: Reproduce) -> None:
     """Run an experiment and print its tables."""
     from undamped.lab.report.animation import animate
 
-    run = experiments[name]
-    result = _run(f"reproduce {name}", run, read_options(name, run, words or []), out)
+    name, run, out = options.name, experiments[options.name], options.out
+    settings = read_options(name, run, options.words or [])
+    result = _run(f"reproduce {name}", run, settings, out)
     if out is not None:
         for title, paths in getattr(result, "animations", dict)().items():
             animate(paths, out / f"{title}.gif")
-    if as_json:
+    if options.as_json:
         print_json(result.to_dict())
     else:
         console().print(Markdown(result.markdown()))

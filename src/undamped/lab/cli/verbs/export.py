@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from undamped._base.errors import OptionError
 from undamped._base.files import refuse_folder
+from undamped.lab.cli.commands.runs import Export
 from undamped.lab.cli.screen import print_json, print_lines
 from undamped.lab.export import export_onnx, subject_of
 from undamped.lab.training.run import Run
 
 
-def export(run: Path, onnx: bool, out: Path | None, step: bool, as_json: bool) -> None:
+def export(options: Export) -> None:
     """Write the files and print how far their outputs are from PyTorch's."""
-    if not onnx:
+    if not options.onnx:
         raise OptionError("'undamped export' needs a format. Add --onnx.")
-    opened = Run.open(run)
-    path = opened.path / "model.onnx" if out is None else out
+    run = Run.open(options.run)
+    path = options.out or run.path / "model.onnx"
     if path.suffix != ".onnx":
         raise OptionError(f"--out must be a file that ends in .onnx, got '{path}'.")
     refuse_folder(path)
-    differences = export_onnx(subject_of(opened), path, step=step)
-    if as_json:
+    differences = export_onnx(subject_of(run), path, step=options.step)
+    if options.as_json:
         print_json({str(file): {"difference": value} for file, value in differences.items()})
         return
     for file, value in differences.items():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from rich.text import Text
 
 from undamped._base.errors import OptionError
+from undamped.lab.cli.commands.runs import Predict
 from undamped.lab.cli.predict_files import (
     predict_images,
     predict_sequences,
@@ -26,19 +26,6 @@ from undamped.models.task_model import TaskModel
 EXAMPLES = 10
 
 
-class Request(NamedTuple):
-    """The options of the command."""
-
-    data: Path | None = None
-    prompt: str | None = None
-    length: int = 200
-    temperature: float = 1.0
-    seed: int = 0
-    out: Path | None = None
-    figure: Path | None = None
-    as_json: bool = False
-
-
 class Answerer(NamedTuple):
     """A way to predict.
 
@@ -47,23 +34,23 @@ class Answerer(NamedTuple):
         options: The options besides those of all commands that it accepts.
     """
 
-    predict: Callable[[Run, Any, Request], None]
+    predict: Callable[[Run, Any, Predict], None]
     options: tuple[str, ...] = ()
 
 
-def predict(run: Path, **options: Any) -> None:
+def predict(options: Predict) -> None:
     """Predict for the test split of a run, for a file, or by continuing a text."""
-    opened, request = Run.open(run), Request(**options)
-    model = opened.model()
-    answerer = _answerer(opened, model, request)
+    run = Run.open(options.run)
+    model = run.model()
+    answerer = _answerer(run, model, options)
     for name, remedy in _REMEDIES.items():
-        if getattr(request, name) is not None and name not in answerer.options:
-            task = opened.settings["task"]["name"]
+        if getattr(options, name) is not None and name not in answerer.options:
+            task = run.settings["task"]["name"]
             raise OptionError(f"--{name} {remedy}, got a run of '{task}'.")
-    answerer.predict(opened, model, request)
+    answerer.predict(run, model, options)
 
 
-def _answerer(run: Run, model: TaskModel, request: Request) -> Answerer:
+def _answerer(run: Run, model: TaskModel, request: Predict) -> Answerer:
     """Return the way to predict that fits the task of a run and the request."""
     if run.preparation() is not None:
         return _ANSWERERS["recordings"]
@@ -81,7 +68,7 @@ def _answerer(run: Run, model: TaskModel, request: Request) -> Answerer:
     return _ANSWERERS[kind]
 
 
-def _continue_text(run: Run, model: Any, request: Request) -> None:
+def _continue_text(run: Run, model: Any, request: Predict) -> None:
     task: Any = run.task()  # a task with text, encode and decode, such as `Characters`
     prompt = request.prompt or str(task.text)[:1]
     symbols = model.generate(
@@ -97,7 +84,7 @@ def _continue_text(run: Run, model: Any, request: Request) -> None:
         console().print(Text(prompt, style="bold") + Text(text), soft_wrap=True)
 
 
-def _predict_test(run: Run, model: TaskModel, request: Request) -> None:
+def _predict_test(run: Run, model: TaskModel, request: Predict) -> None:
     """Print the score on the test split and examples."""
     task, size = run.task(), run.train_options().batch_size
     scores = evaluate(model, task, "test", size)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from undamped._base.errors import OptionError
 from undamped._base.files import refuse_folder
 from undamped.analysis.core.image_file import draw
 from undamped.analysis.core.probe import InapplicableError
+from undamped.lab.cli.commands.runs import Report
 from undamped.lab.cli.figures import check_figure, draw_curves
 from undamped.lab.cli.progress import stages
 from undamped.lab.cli.screen import print_json, print_lines
@@ -17,38 +19,34 @@ from undamped.lab.report.runs import report_run
 from undamped.lab.training.run import Run
 
 
-def report(
-    runs: list[Path],
-    out: Path | None,
-    figure: Path | None,
-    instrument: list[str] | None,
-    memory: bool,
-    as_json: bool,
-) -> None:
+def report(options: Report) -> None:
     """Measure runs, and write a page or a figure."""
+    figure = options.figure
     check_figure(figure)
-    refuse_folder(out)
-    opened = [Run.open(path) for path in runs]
-    measured = check_instruments(instrument)
+    refuse_folder(options.out)
+    runs = [Run.open(path) for path in options.runs]
+    measured = check_instruments(options.instrument)
     if figure is not None and measured is None:
-        _draw_curves(opened, figure)
+        _draw_curves(runs, figure)
     else:
-        single = len(opened) == 1
+        single = len(runs) == 1
+        common: dict[str, Any] = {
+            "compare": single,
+            "memory": options.memory,
+            "measured": measured,
+        }
         reports = []
-        for run in opened:
+        for run in runs:
             with stages(run.path.name) as stage:
-                reports.append(
-                    report_run(
-                        run, compare=single, memory=memory, measured=measured, progress=stage
-                    )
-                )
+                reports.append(report_run(run, progress=stage, **common))
         if figure is None:
             page = "diagnosis.html" if single and measured else "report.html"
-            target = out or (opened[0].path / page if single else Path(page))
-            print_reports(reports, write(target, reports), as_json, reasons=measured is not None)
+            target = options.out or (runs[0].path / page if single else Path(page))
+            path, reasons = write(target, reports), measured is not None
+            print_reports(reports, path, options.as_json, reasons=reasons)
             return
         _draw_results(reports, measured or [], figure)
-    if as_json:
+    if options.as_json:
         print_json({"figure": str(figure)})
     else:
         print_lines(f"Figure: {figure}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import typer
 
 from undamped._base.errors import DataError, ShapeError, printable
 from undamped._base.files import refuse_folder
+from undamped.lab.cli.commands.runs import Stream
 from undamped.lab.cli.screen import escape_controls
 from undamped.lab.export import subject_of
 from undamped.lab.export.live import LiveModel, SampleLines, TextLines
@@ -22,28 +22,27 @@ LONGEST = 1 << 20
 _CHUNK = 1 << 16  # bytes of one read
 
 
-def stream(
-    run: Path, every: int, time: str | None, skip: bool, state: Path | None, as_json: bool
-) -> None:
+def stream(options: Stream) -> None:
     """Read samples until the end of standard input, and answer."""
+    state = options.state
     refuse_folder(state)
-    opened = Run.open(run)
-    subject = subject_of(opened)
+    run = Run.open(options.run)
+    subject = subject_of(run)
     live = LiveModel(subject)
     if state is not None and state.exists():
         live.load_state(state)
     reader = SampleLines(
-        subject, time or opened.settings["task"].get("options", {}).get("time") or "time"
+        subject, options.time or run.settings["task"].get("options", {}).get("time") or "time"
     )
     if subject.input_kind == "symbols" and subject.classes:
         reader = TextLines(subject.classes)
     if sys.stdin is None:
         raise DataError(
-            f"Standard input is closed. Pipe samples into the command: undamped stream {run} < "
-            "samples.csv"
+            "Standard input is closed. Pipe samples into the command: undamped stream "
+            f"{run.path} < samples.csv"
         )
     try:
-        _Stream(live, reader, every, skip, as_json).answer_lines(sys.stdin.buffer)
+        _Lines(live, reader, options).answer(sys.stdin.buffer)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     finally:
@@ -59,16 +58,14 @@ class _Sample(NamedTuple):
     line: int
 
 
-class _Stream(NamedTuple):
-    """A model that is fed with lines; the options are those of the command."""
+class _Lines(NamedTuple):
+    """A model that reads lines."""
 
     live: LiveModel
     reader: SampleLines | TextLines
-    every: int
-    skip: bool
-    as_json: bool
+    options: Stream
 
-    def answer_lines(self, source: BinaryIO) -> None:
+    def answer(self, source: BinaryIO) -> None:
         """Push samples in blocks as large as are available and end where an answer is due."""
         count = 0
         try:
@@ -83,12 +80,12 @@ class _Stream(NamedTuple):
                         continue
                     for sample, time in values:
                         samples.append(_Sample(sample, time, number))
-                        if (self.live.steps + len(samples)) % self.every == 0:
+                        if (self.live.steps + len(samples)) % self.options.every == 0:
                             self.push(samples)
                 self.push(samples)
                 count += len(lines)
                 sys.stdout.flush()
-            if self.live.steps % self.every:
+            if self.live.steps % self.options.every:
                 self.write()
         finally:
             sys.stdout.flush()
@@ -110,12 +107,12 @@ class _Stream(NamedTuple):
                 self.live.push(sample.values, sample.time)
             except (DataError, ShapeError) as error:
                 self.report(sample.line, error)
-        if self.live.steps > before and self.live.steps % self.every == 0:
+        if self.live.steps > before and self.live.steps % self.options.every == 0:
             self.write()
 
     def report(self, number: int, error: Exception) -> None:
         """Raise an error with the number of its line, or print it and continue."""
-        if not self.skip:
+        if not self.options.skip:
             raise DataError(f"line {number}: {error}") from None
         sys.stderr.write(printable(f"line {number}: {error}\n"))
         sys.stderr.flush()
@@ -123,7 +120,7 @@ class _Stream(NamedTuple):
     def write(self) -> None:
         """Print the answer to the samples so far."""
         answer = self.live.answer()
-        if self.as_json:
+        if self.options.as_json:
             content = {"step": self.live.steps, **answer}
             text = escape_controls(json.dumps(content, ensure_ascii=False))
         else:

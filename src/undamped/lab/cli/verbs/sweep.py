@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
 import undamped.lab.tasks
 from undamped._base.errors import OptionError
 from undamped._base.registry import tasks
+from undamped.lab.cli.commands.training import Sweep
 from undamped.lab.cli.progress import sweep_progress
 from undamped.lab.cli.screen import console, duration, print_json, print_lines
-from undamped.lab.cli.sweep_settings import read_sweep
+from undamped.lab.cli.sweep_settings import read_sweep, short
 from undamped.lab.sweeps import SweepFolder, Trial, importances, trials_of
 from undamped.lab.sweeps import sweep as run_sweep
 from undamped.lab.sweeps.page import write_page
@@ -27,21 +27,12 @@ from undamped.models.for_task import refuse_misfit
 TABLE_ROWS = 10
 
 
-def sweep(
-    words: list[str] | None,
-    trials: int | None,
-    out: Path | None,
-    storage: str | None,
-    sampler: str | None,
-    pruner: str | None,
-    config: Path | None,
-    as_json: bool,
-) -> None:
+def sweep(options: Sweep) -> None:
     """Run the trials of a sweep, or open the folder of one, and print the best trials."""
-    words = words or []
+    words, storage = options.words or [], options.storage
     if words[:1] == ["show"]:
-        others = (trials, out, sampler, pruner, config)
-        if len(words) != 2 or any(option is not None for option in others):
+        allowed = Sweep(options.words, storage=storage, as_json=options.as_json)
+        if len(words) != 2 or options != allowed:
             raise OptionError(
                 "'undamped sweep show' takes the folder of a sweep and no other options. For "
                 "example: undamped sweep show sweeps/digits-unicornn"
@@ -56,29 +47,23 @@ def sweep(
             study = open_study(folder, storage)
             results = trials_of(folder, study)
     else:
-        folder, results = _sweep(words, trials, out, storage, sampler, pruner, config)
+        folder, results = _sweep(options)
         study = open_study(folder, storage)
-    _report(SweepFolder.open(folder.path), results, importances(study), as_json)
+    _report(SweepFolder.open(folder.path), results, importances(study), options.as_json)
 
 
-def _sweep(
-    words: list[str],
-    trials: int | None,
-    out: Path | None,
-    storage: str | None,
-    sampler: str | None,
-    pruner: str | None,
-    config: Path | None,
-) -> tuple[SweepFolder, list[Trial]]:
-    request = read_sweep(words, config, trials, sampler, pruner)
-    plan = request.plan
+def _sweep(options: Sweep) -> tuple[SweepFolder, list[Trial]]:
+    request = read_sweep(
+        options.words or [], options.config, options.trials, options.sampler, options.pruner
+    )
+    plan, storage = request.plan, options.storage
     if plan.sampler == "grid":
         grid_size(plan)  # raises an error for a setting without steps
     user_options = {"task": request.settings.task_options(plan.task)}
-    options = merged(tasks[plan.task], plan.model, user_options)["task"]
-    task = undamped.lab.tasks.build(plan.task, **{"seed": plan.seed, **options})
+    task_options = merged(tasks[plan.task], plan.model, user_options)["task"]
+    task = undamped.lab.tasks.build(plan.task, **{"seed": plan.seed, **task_options})
     refuse_misfit(task.task_shape, plan.model)
-    path = out or Path("sweeps") / f"{plan.task}-{plan.model}"
+    path = options.out or Path("sweeps") / f"{plan.task}-{plan.model}"
     folder = SweepFolder.join(path, plan, task.metric, task.higher_is_better, storage)
     with sweep_progress(f"{plan.model} on {plan.task}") as progress:
         try:
@@ -132,12 +117,8 @@ def _table(folder: SweepFolder, trials: list[Trial]) -> Table:
         table.add_row(
             str(trial.number),
             "" if trial.value is None else f"{trial.value:.4g}",
-            *(_short(trial.settings.get(key, "")) for key in plan.space),
+            *(short(trial.settings.get(key, "")) for key in plan.space),
             "" if trial.seconds is None else duration(trial.seconds),
             trial.state,
         )
     return table
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

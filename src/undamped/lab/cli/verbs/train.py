@@ -16,6 +16,7 @@ from rich.table import Table
 from undamped._base.errors import OptionError
 from undamped._base.options import options_of
 from undamped._base.registry import models, tasks
+from undamped.lab.cli.commands.training import Resume, Train
 from undamped.lab.cli.next_steps import next_steps
 from undamped.lab.cli.screen import (
     bars,
@@ -43,39 +44,30 @@ DEFAULT_TASK, DEFAULT_MODEL, DEFAULT_BASELINE = "digits", "unicornn", "lstm"
 BUDGET = ("steps", "epochs", "seconds", "minutes")
 
 
-def train(
-    words: list[str] | None,
-    out: Path | None,
-    config: Path | None,
-    interrupted: Path | None,
-    baseline: str | None,
-    watch: bool,
-    page: bool,
-    as_json: bool,
-) -> None:
+def train(options: Train) -> None:
     """Train a model and, if there is one, a baseline; print scores and write a page."""
-    if interrupted is not None:
-        if words or config or baseline or out or watch or not page:
+    if options.interrupted is not None:
+        if options != Train(interrupted=options.interrupted, as_json=options.as_json):
             raise OptionError(
                 "--resume cannot be combined with settings or other options: a run continues in "
                 "its folder, with its settings."
             )
-        resume(interrupted, as_json)
+        resume(Resume(options.interrupted, options.as_json))
         return
-    with _live_page(watch) as started:
-        run, baseline_run = _train(words or [], out or Path("runs"), config, baseline, started)
+    with _live_page(options.watch) as started:
+        run, baseline = _train(options, started)
     if is_secondary_rank():
         return
-    _report(run, baseline_run, as_json)
-    if page:
-        _add_page(run, baseline_run, as_json)
+    _report(run, baseline, options.as_json)
+    if options.page:
+        _add_page(run, baseline, options.as_json)
 
 
-def resume(run: Path, as_json: bool) -> None:
+def resume(options: Resume) -> None:
     """Continue an interrupted run and print its scores."""
-    finished = continue_run(run)
+    run = continue_run(options.run)
     if not is_secondary_rank():
-        _report(finished, None, as_json)
+        _report(run, None, options.as_json)
 
 
 @contextmanager
@@ -116,14 +108,8 @@ def _add_page(run: Run, baseline: Run | None, as_json: bool) -> None:
         print_lines(f"Page: {path}")
 
 
-def _train(
-    words: list[str],
-    out: Path,
-    config: Path | None,
-    baseline: str | None,
-    started: Callable[[Run], None],
-) -> tuple[Run, Run | None]:
-    settings = read_settings(words, config)
+def _train(request: Train, started: Callable[[Run], None]) -> tuple[Run, Run | None]:
+    settings, baseline = read_settings(request.words or [], request.config), request.baseline
     if len(settings.names) > 2:
         raise OptionError(
             f"'undamped train' takes a task and a model, got {len(settings.names)} names. Settings "
@@ -140,7 +126,7 @@ def _train(
     common: dict[str, Any] = {
         "task_options": settings.task_options(task),
         "seed": settings.seed,
-        "out": out,
+        "out": request.out or Path("runs"),
         "command": shlex.join(["undamped", *sys.argv[1:]]),
         "started": started,
     }
