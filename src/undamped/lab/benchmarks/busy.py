@@ -38,7 +38,7 @@ LIMIT = 1.5
 SHAPE = Shape(100, 8, 6, 32)
 SECONDS = 0.4
 QUICK = "unicornn,indrnn,rnn,lstm,exprnn"
-HEADER = ("candidate", "alone, ms", "busy, ms", "slowdown", "times the loop's", "wanted")
+HEADER = ("candidate", "alone, ms", "busy, ms", "slowdown", "times the loop's", "target")
 BUSY_PROGRAM = "import os\nhome = os.getppid()\nwhile os.getppid() == home:\n    sum(range(10**5))"
 """A program that ends when its parent process has ended."""
 

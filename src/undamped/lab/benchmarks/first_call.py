@@ -21,7 +21,7 @@ from undamped.lab.report.table import Progress, Report, Table, silent
 COLD, WARM = 3.0, 1.0
 """Largest seconds, forward and backward together."""
 QUICK = "unicornn,indrnn"
-HEADER = ("network", "cold: forward", "with backward", "warm: forward", "with backward", "wanted")
+HEADER = ("network", "cold: forward", "with backward", "warm: forward", "with backward", "target")
 PROGRAM = """
 import json, sys, time, torch, undamped
 torch.manual_seed(0)

@@ -76,7 +76,7 @@ def run(*, rounds: int = 3, quick: bool = False, progress: Progress = silent) ->
     }
     timings = interleaved(candidates, rounds=rounds, warmup=1, progress=progress)
     difference, union = _largest_difference(x, times), timings[UNION].over(timings[OURS])
-    verdict = "as wanted" if union >= TARGET else "less than wanted"
+    verdict = "target met" if union >= TARGET else "target missed"
     notes = (
         f"Irregular timestamps and one grid differ by at most {difference:.1e} (float64).",
         f"One grid: {union:.1f} times ({verdict}, ≥ {TARGET:g}).",

@@ -123,18 +123,19 @@ def _notes(numbers: Mapping[str, Any], stack: Sequence[int]) -> list[str]:
         for length, peak in zip(numbers["lengths"], numbers["peak_bytes"], strict=True)
     )
     notes = [
-        f"torch's scan takes {numbers['torch_over_ours']:.0f} times ours (at least {TIMES_TORCH:g} "
-        f"wanted); the stack takes {numbers['stack_over_bound']:.2f} times its lower bound (at "
-        f"most {TIMES_BOUND:g} wanted).",
+        f"torch's scan takes {numbers['torch_over_ours']:.0f} times ours (target: at least "
+        f"{TIMES_TORCH:g}); the stack takes {numbers['stack_over_bound']:.2f} times its lower "
+        f"bound (target: at most {TIMES_BOUND:g}).",
         f"Peak memory of a training step, batch {stack[1]}, mean readout: {peaks}, "
-        f"{numbers['memory_ratio']:.2f} times (at most {TIMES_MEMORY:g} wanted).",
+        f"{numbers['memory_ratio']:.2f} times (target: at most {TIMES_MEMORY:g}).",
         f"Our scan and torch's differ by at most {numbers['scan_difference']:.1e}.",
     ]
     if numbers["jax_over_ours"] is not None:
         notes.insert(
             1,
-            f"JAX takes {numbers['jax_over_ours']:.1f} times ours (at least {TIMES_JAX:g} wanted); "
-            f"the losses differ by {numbers['loss_difference']:.1e} of their value.",
+            f"JAX takes {numbers['jax_over_ours']:.1f} times ours (target: at least "
+            f"{TIMES_JAX:g}); the relative difference of the losses is "
+            f"{numbers['loss_difference']:.1e}.",
         )
     return notes
 

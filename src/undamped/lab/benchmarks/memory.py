@@ -145,11 +145,11 @@ def _notes(numbers: dict[str, Any], long: Shape) -> list[str]:
     ]
     short_state, long_state = numbers["state_bytes"]
     return [
-        f"RelLSTM takes {numbers['rellstm_over_lstm']:.2f} times our LSTM (at most {TIMES_LSTM:g} "
-        f"wanted), plain PyTorch {numbers['plain_over_rellstm']:.1f} times RelLSTM (at least "
-        f"{TIMES_PLAIN:g}).",
+        f"RelLSTM takes {numbers['rellstm_over_lstm']:.2f} times our LSTM (target: at most "
+        f"{TIMES_LSTM:g}), plain PyTorch {numbers['plain_over_rellstm']:.1f} times RelLSTM "
+        f"(target: at least {TIMES_PLAIN:g}).",
         f"Peak memory forward and backward, batch {long.batch}: {', '.join(peaks)} "
-        f"(RelLSTM at most {LONG_MEGABYTES:g} MB at {full} wanted).",
+        f"(target: RelLSTM at most {LONG_MEGABYTES:g} MB at {full}).",
         f"The state of RelLSTM takes {short_state:,} bytes a sample after 100 steps and "
         f"{long_state:,} after 10,000.",
     ]

@@ -103,7 +103,7 @@ def hamiltonian_gradients(rounds: int, quick: bool, progress: Progress) -> Secti
         timings,
         CLOSED,
         f"HNN, an update: {count} states of {2 * HNN_DOF} numbers, 2 × {width}, {repeats} updates",
-        f"autograd takes {ratio:.2f} times as long as closed gradients (at least 1 wanted).",
+        f"autograd takes {ratio:.2f} times as long as closed gradients (target: at least 1).",
         header=HEADER,
     )
     return table, {"timings": timings, "autograd_over_closed": ratio}
@@ -133,9 +133,9 @@ def symplectic_memory(rounds: int, quick: bool, progress: Progress) -> Section:
         ],
         "SRNN, gradients over many steps: peak memory in MB",
         [
-            f"Reversed steps take {growth:.1f} MB more for {long:,} than for {short:,} (0 wanted).",
+            f"{long:,} reversed steps take {growth:.1f} MB more than {short:,} (target: 0).",
             f"Their gradients differ from those of back-propagation by {difference:.1e} "
-            f"({AGREEMENT:g} wanted).",
+            f"(target: {AGREEMENT:g}).",
         ],
     )
     return table, {"peak_bytes": peaks, "gradient_difference": difference}
@@ -217,8 +217,8 @@ def lagrangian_accelerations(rounds: int, quick: bool, progress: Progress) -> Se
         rows += [(f"{name}, {title}", *numbers) for name, *numbers in table.rows]
         mapped, looped = (timings[name].over(timings[OURS]) for name in (MAPPED, LOOPED))
         notes.append(
-            f"{title.capitalize()}: vmap(hessian) takes {mapped:.1f} times as long as ours (2 "
-            f"wanted), a loop over samples {looped:.0f} times (10 wanted)."
+            f"{title.capitalize()}: vmap(hessian) takes {mapped:.1f} times as long as ours "
+            f"(target: 2), a loop over samples {looped:.0f} times (target: 10)."
         )
         all_timings[title] = timings
     title = f"LNN: {count} states of {2 * LNN_DOF} numbers, {LNN_LAYERS} × {width}"

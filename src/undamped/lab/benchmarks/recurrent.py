@@ -100,12 +100,12 @@ class Measurement:
             unit = " a product" if products > 1 else ""
         lines = []
         if ratio > limit:
-            lines.append(f"{self.name}: {ratio:.2f} times nn.RNN{unit}, wanted {limit:g}")
+            lines.append(f"{self.name}: {ratio:.2f} times nn.RNN{unit}, target {limit:g}")
         theirs = self.torchrecurrent
         if theirs is not None and theirs < TIMES_TORCHRECURRENT:
             lines.append(
                 f"{self.name}: torchrecurrent {theirs:.1f} times ours, "
-                f"wanted {TIMES_TORCHRECURRENT:g}"
+                f"target {TIMES_TORCHRECURRENT:g}"
             )
         if (self.memory or 0) > baseline_memory:
             lines.append(f"{self.name}: {(self.memory or 0) / 1e6:.0f} MB, more than nn.RNN")

@@ -102,7 +102,7 @@ def run(*, rounds: int = 7, quick: bool = False, progress: Progress = silent) ->
         f"A training step on {settings['trials']} trials, {settings['images']} images of which "
         f"{settings['distinct_images']} differ; {torch.get_num_threads()} threads."
     )
-    verdict = "as wanted" if ratio >= TARGET else "less than wanted"
+    verdict = "target met" if ratio >= TARGET else "target missed"
     note = f"Every image encoded: {ratio:.1f} times ({verdict}, ≥ {TARGET:g})."
     bars = {"": milliseconds(timings)}
     return Report(

@@ -173,7 +173,7 @@ HEADER = (
     "seconds, one sample",
     "seconds per sample of a batch",
     "SciPy with a NumPy field",
-    "wanted",
+    "target",
 )
 
 

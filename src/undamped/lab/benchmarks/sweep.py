@@ -42,7 +42,7 @@ PLAN = Plan(
     pruner="none",
 )
 UNLIMITED = 1_000_000
-HEADER = ("what", "one process", "two", "ratio", "wanted")
+HEADER = ("what", "one process", "two", "ratio", "target")
 
 
 @dataclass(frozen=True)

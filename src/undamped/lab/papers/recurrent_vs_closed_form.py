@@ -70,7 +70,7 @@ class TaskScores:
         metric: What is measured.
         chance: The score of the naive baseline.
         scores: By model.
-        winner: "recurrent", "at once" or "both".
+        winner: "recurrent", "closed form" or "both".
     """
 
     name: str
@@ -184,7 +184,7 @@ def _winner(scores: dict[str, Score], recurrent: Sequence[str]) -> str:
     difference = best[True] - best[False]
     if abs(difference) <= TIE:
         return "both"
-    return "recurrent" if difference > 0 else "at once"
+    return "recurrent" if difference > 0 else "closed form"
 
 
 def _figure(contests: Sequence[TaskScores], models: Sequence[str], recurrent: Sequence[str]) -> Any:

@@ -68,7 +68,7 @@ def label(
 
 
 def draw_lines(axes: Any, lines: Mapping[str, tuple[Iterable[Any], Iterable[Any]]]) -> None:
-    """Draw curves in styles that can be told apart, each with its name in the legend.
+    """Draw curves in distinguishable styles, each with its name in the legend.
 
     Args:
         axes: Where to draw.

@@ -96,7 +96,7 @@ def _live_page(requested: bool) -> Iterator[Callable[[Run], None]]:
 
 
 def _add_page(run: Run, baseline: Run | None, as_json: bool) -> None:
-    """Write the page after the scores are printed, so that nobody has to wait for them."""
+    """Write the page, which takes longer than the scores and is written after them."""
     from undamped.lab.cli.verbs.report import write_page
 
     try:
