@@ -7,7 +7,7 @@ attempt costs, and how that number grows during training, is what the heavy ball
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any
@@ -152,14 +152,8 @@ def _train(
     start = time.perf_counter()
     for _ in range(epochs):
         order = torch.randperm(points, generator=generator)
-        counts = []
-        for batch in order.split(128):
-            optimiser.zero_grad()
-            loss = nn.functional.cross_entropy(model(x[batch]), y[batch])
-            loss.backward()
-            optimiser.step()
-            counts.append((model.evaluations, model.evaluations_backward, float(loss.detach())))
-        epoch_means.append([mean(column) for column in zip(*counts, strict=True)])
+        batches = ((x[batch], y[batch]) for batch in order.split(128))
+        epoch_means.append(train_epoch(model, optimiser, batches))
     seconds = time.perf_counter() - start
     forward, backward, losses = zip(*epoch_means, strict=True)
     test_points, labels = annuli(points, dimension, generator)
@@ -178,6 +172,20 @@ def _train(
         paths=path[..., :2],
         labels=labels[:60],
     )
+
+
+def train_epoch(
+    model: Any, optimiser: torch.optim.Optimizer, batches: Iterable[tuple[Tensor, Tensor]]
+) -> tuple[float, ...]:
+    """Train on batches; return mean evaluations, forward and backward, and the mean loss."""
+    counts = []
+    for inputs, targets in batches:
+        optimiser.zero_grad()
+        loss = nn.functional.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimiser.step()
+        counts.append((model.evaluations, model.evaluations_backward, float(loss.detach())))
+    return tuple(mean(column) for column in zip(*counts, strict=True))
 
 
 def _evaluations(groups: dict[str, list[AnnuliRun]]) -> Any:

@@ -19,7 +19,7 @@ from torch import nn
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.lab.papers.annuli import COLOURS
+from undamped.lab.papers.annuli import COLOURS, train_epoch
 from undamped.lab.papers.runs import experiment
 from undamped.lab.report.charts import label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
@@ -150,27 +150,16 @@ def _train(
     optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
     steps = task.count("train", batch)
     assert steps is not None
-    columns: dict[str, list[float]] = {
-        key: [] for key in ("accuracy", "forward", "backward", "loss", "seconds")
-    }
+    rows = []
     for epoch in range(epochs):
-        start, counts = time.perf_counter(), []
-        for step in range(steps):
-            data = task.batch("train", epoch * steps + step, batch)
-            optimiser.zero_grad()
-            loss = nn.functional.cross_entropy(model(data.inputs), data.targets)
-            loss.backward()
-            optimiser.step()
-            counts.append((model.evaluations, model.evaluations_backward, float(loss.detach())))
-        columns["seconds"].append(time.perf_counter() - start)
-        for index, key in enumerate(("forward", "backward", "loss")):
-            columns[key].append(mean(count[index] for count in counts))
-        columns["accuracy"].append(_accuracy(model, task, test_images))
-    return ImageRun(
-        model=name,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        **{key: tuple(values) for key, values in columns.items()},
-    )
+        start = time.perf_counter()
+        indices = range(epoch * steps, (epoch + 1) * steps)
+        batches = (task.batch("train", index, batch) for index in indices)
+        means = train_epoch(model, optimiser, ((b.inputs, b.targets) for b in batches))
+        seconds = time.perf_counter() - start
+        rows.append((_accuracy(model, task, test_images), *means, seconds))
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return ImageRun(name, count, *zip(*rows, strict=True))
 
 
 @torch.no_grad()
