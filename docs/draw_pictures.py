@@ -7,7 +7,7 @@
     python docs/draw_pictures.py figure gradient-denoise.json --out docs/images
 
 `theory`, `depth`, `memory` and `relations` compute their figures anew, in seconds; the last ones
-are PNG files. `figure` takes the JSON file that `python -m undamped.lab.papers.gradient_pictures`
+are PNG files. `figure` takes the JSON file that `python -m undamped.lab.papers.gradient_figures`
 wrote.
 """
 

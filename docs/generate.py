@@ -46,7 +46,7 @@ def index(title: str, registry: Registry) -> str:
     """Write the list of all members of a registry."""
     lines = [f"# {title}", ""]
     for name in registry:
-        lines.append(f"- [{name}]({name}.md): {summary(registry[name])}")
+        lines.append(f"- [{name}]({name}.md): {summary(describe_entry(name, registry))}")
     return "\n".join([*lines, ""])
 
 

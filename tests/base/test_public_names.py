@@ -39,6 +39,12 @@ def test_the_index_is_what_the_command_writes():
     assert written == fresh(program), REMEDY
 
 
+def test_the_catalogue_is_what_the_command_writes():
+    written = (SOURCE / "undamped" / "_catalogue.jsonl").read_text(encoding="utf-8")
+    program = "from undamped._base.index import catalogue_text; print(catalogue_text(), end='')"
+    assert written == fresh(program), REMEDY
+
+
 def test_every_model_is_a_public_name_of_its_package():
     for name, entry in models.index.items():
         home, _, attribute = entry.partition(":")

@@ -57,7 +57,7 @@ def test_the_interpreter_finds_what_the_plain_loops_find():
 @needs_triton
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100", "gfx942"])
 def test_a_kernel_compiles_for_a_card_that_is_not_here(target, tmp_path, monkeypatch):
-    from undamped.lab.benchmarks import gpu_targets
+    from undamped.lab.benchmarks import gpu_kernels as gpu_targets
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     (found,) = [each for each in gpu_targets.variants() if each[0] == "oscillator_backward"]
@@ -74,7 +74,7 @@ def test_a_kernel_compiles_for_a_card_that_is_not_here(target, tmp_path, monkeyp
 
 @needs_triton
 def test_every_variant_is_told_everything_it_is_compiled_for():
-    from undamped.lab.benchmarks.gpu_targets import variants
+    from undamped.lab.benchmarks.gpu_kernels import variants
 
     names = []
     for name, kernel, chosen in variants():
@@ -136,7 +136,7 @@ def test_the_benchmark_says_what_it_needs():
 
 def test_the_benchmark_prints_its_checks(monkeypatch):
     from undamped.lab.benchmarks import gpu_kernels
-    from undamped.lab.benchmarks.gpu_targets import Compiled
+    from undamped.lab.benchmarks.gpu_kernels import Compiled
 
     compiled = [Compiled("forward", target, 40, 0, 768, 9000) for target in ("sm_80", "gfx942")]
     errors = {"forward": {1: 1e-7, 7: 2e-5}}

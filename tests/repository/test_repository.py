@@ -98,7 +98,7 @@ def test_readme_first_command(tmp_path):
         text=True,
     )
     assert said.returncode == 0, said.stderr
-    for word in ("unicornn", "a guess", "lstm, same time", "What to try next", "runs/digits"):
+    for word in ("unicornn", "chance level", "lstm, same time", "What to try next", "runs/digits"):
         assert word in said.stdout
     assert (tmp_path / "runs" / "digits-lstm-1" / "model.safetensors").exists()
 

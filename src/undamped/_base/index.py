@@ -1,6 +1,7 @@
-"""Write the index of the registries and the stubs: `python -m undamped._base.index`.
+"""Write the index, the catalogue and the stubs: `python -m undamped._base.index`.
 
 `undamped._index` has the module of every registered name, so that a look-up imports one file.
+`_catalogue.jsonl` has their descriptions, so that `undamped list` imports none.
 `__init__.pyi` of packages whose names are loaded on demand tells type checkers and editors what
 there is. A test compares the files with what this module would write.
 """
@@ -8,11 +9,15 @@ there is. A test compares the files with what this module would write.
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from undamped._base import registry
+from undamped._base.describe import CATALOGUE, describe_entry
+from undamped._base.describe import REGISTRIES as DESCRIBED
 
 REGISTRIES = {
     "MODELS": (registry.models, ("undamped.nn", "undamped.models", "undamped.lab.baselines")),
@@ -34,16 +39,30 @@ NOTE = "Written by `python -m undamped._base.index`; do not edit."
 def index_text() -> str:
     """Return the text of `undamped/_index.py`, after importing every module there is."""
     lines = [f'"""Where every registered name is defined.\n\n{NOTE}\n"""', ""]
-    for constant, (names, packages) in REGISTRIES.items():
-        for package in packages:
-            _import_modules(package)
+    for constant in REGISTRIES:
         lines.append(f"{constant} = {{")
-        for name, entry in sorted(names._entries.items()):
-            if names.source_of(name) == registry.LIBRARY:
-                target = registry.definition_of(entry)
-                lines.append(f'    "{name}": "{target.__module__}:{target.__qualname__}",')
+        for name, entry in _library_entries(constant).items():
+            target = registry.definition_of(entry)
+            lines.append(f'    "{name}": "{target.__module__}:{target.__qualname__}",')
         lines += ["}", ""]
     return "\n".join(lines)
+
+
+def catalogue_text() -> str:
+    """Return the text of `undamped/_catalogue.jsonl`, a description of every entry."""
+    return "".join(
+        json.dumps(describe_entry(name, names), ensure_ascii=False, separators=(",", ":")) + "\n"
+        for kind, names in DESCRIBED.items()
+        for name in _library_entries(kind.upper())
+    )
+
+
+def _library_entries(constant: str) -> dict[str, Any]:
+    names, packages = REGISTRIES[constant]
+    for package in packages:
+        _import_modules(package)
+    entries = sorted(names._entries.items())
+    return {name: entry for name, entry in entries if names.source_of(name) == registry.LIBRARY}
 
 
 def stub_text(package: str) -> str:
@@ -58,9 +77,10 @@ def stub_text(package: str) -> str:
 
 
 def write(folder: Path | None = None) -> list[Path]:
-    """Write index and stubs below a folder, that of the source if none is given."""
+    """Write index, catalogue and stubs below a folder, by default that of the source."""
     root = folder or Path(__file__).parents[2]
     texts = {root / "undamped" / "_index.py": index_text()}
+    texts[root / "undamped" / CATALOGUE.name] = catalogue_text()
     texts |= {
         root.joinpath(*package.split("."), "__init__.pyi"): stub_text(package) for package in STUBS
     }

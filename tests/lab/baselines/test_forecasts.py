@@ -527,7 +527,7 @@ def test_bad_input_is_one_sentence(tmp_path, monkeypatch, capsys):
         )
         assert code == 2 and sentence in err and "Traceback" not in err, (words, err)
     for words, sentence in {
-        ("short.csv", "ridge-lags"): "how many values to come are forecast",
+        ("short.csv", "ridge-lags"): "number of values to forecast",
         ("digits", "ridge-lags"): "a file of recordings first",
         ("short.csv", "horizon=20", "target=x"): "at least 3 origins",
         ("short.csv", "horizon=2", "target=x", "--share", "2"): "between 0 and 0.9",

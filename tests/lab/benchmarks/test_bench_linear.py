@@ -10,8 +10,16 @@ import pytest
 import torch
 
 from undamped._base.errors import OptionError
-from undamped.lab.benchmarks.linear import BOUND, SCAN, STACK, TORCH_SCAN, _stack, _train, run
-from undamped.lab.benchmarks.linear_jax import jax_step
+from undamped.lab.benchmarks.linear import (
+    BOUND,
+    SCAN,
+    STACK,
+    TORCH_SCAN,
+    _stack,
+    _train,
+    jax_step,
+    run,
+)
 
 
 @pytest.mark.process

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from undamped.lab.benchmarks import stiff
-from undamped.lab.benchmarks.stiff_problems import problems
+from undamped.lab.benchmarks.stiff import problems
 from undamped.ode import solve
 
 
@@ -25,7 +25,7 @@ def test_the_table_has_a_line_for_every_problem(monkeypatch):
     assert [record.problem for record in result.records] == ["Robertson", "HIRES"]
     assert all(record.call_ratio < 1.5 for record in result.records)
     assert result.markdown().count("\n|") == 3
-    assert set(result.settings) == {"method", "batch", "threads"}
+    assert set(result.settings) == {"batch", "method", "quick", "rounds", "threads", "tolerance"}
     assert list(result.figures()) == ["stiff_seconds"]
 
 

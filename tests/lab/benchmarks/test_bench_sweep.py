@@ -8,6 +8,6 @@ def test_killed_processes_lose_nothing():
     result = run(quick=True, progress=lines.append)
     outcome = result.numbers["killed"]
     assert outcome.kills == 1 and outcome.trials > 0
-    assert (outcome.lost, outcome.duplicates, outcome.different) == (0, 0, 0)
+    assert (outcome.missing, outcome.duplicates, outcome.different) == (0, 0, 0)
     assert len(lines) == 4 and len(result.tables[0].rows) == 2
-    assert "0 lost" in result.markdown() and list(result.figures()) == ["sweep"]
+    assert "0 are missing" in result.markdown() and list(result.figures()) == ["sweep"]

@@ -28,7 +28,7 @@ def test_every_candidate_runs():
             work()
     assert set(unicornn._time_streams(20)) == {"stream", "step", "nn.LSTM"}
     for name in ("reversible", "nn.LSTM"):
-        unicornn._memory_work(name, 70)()
+        unicornn.memory_work(name, 70)()
 
 
 def test_every_candidate_of_a_gpu_runs_on_the_cpu_too():

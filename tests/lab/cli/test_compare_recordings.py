@@ -87,7 +87,7 @@ def test_models_are_ranked_over_several_files(tmp_path, monkeypatch, capsys):
     words = ("compare", "a.csv", "b.csv", "dtw", "guess", "target=label", "group=who")
     code, out, err = invoke(monkeypatch, capsys, *words)
     assert not code, err
-    assert "Over 2 files" in out and "mean rank" in out
+    assert "2 files: mean rank" in out and "mean rank" in out
     code, out, _ = invoke(monkeypatch, capsys, *words, "--json")
     told = json.loads(out)
     assert told["files_ranked"] == 2 and set(told["files"]) == {"a.csv", "b.csv"}
@@ -97,4 +97,4 @@ def test_models_are_ranked_over_several_files(tmp_path, monkeypatch, capsys):
         told["better"]["dtw"]["guess"] > told["better"]["guess"]["dtw"]
     )
     code, _, err = invoke(monkeypatch, capsys, *words, "--figure", "x.png")
-    assert code == 2 and "one file of recordings, got 2" in err
+    assert code == 2 and "single file of recordings, got 2" in err

@@ -192,7 +192,7 @@ def test_wrong_labels_are_listed_and_right_ones_are_not(tmp_path, monkeypatch, c
     assert {one["id"] for one in found["doubtful"]} == {f"w{number}" for number in wrong}
     assert found["alone"] == ["odd"] and found["right"] > 0.85
     code, out, _ = check(monkeypatch, capsys, *words)
-    assert code == 0 and "Labels to look at" in out and "w20: labelled slow" in out
+    assert code == 0 and "Doubtful labels" in out and "w20: label slow" in out
 
 
 def test_numbers_have_no_labels_to_look_at(tmp_path, monkeypatch, capsys):

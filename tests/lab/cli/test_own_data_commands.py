@@ -100,7 +100,7 @@ def test_screen_at_the_end(monkeypatch, capsys):
         *QUICK,
     )
     assert code == 0, err
-    assert "classify series into 2 classes" in out and "a guess" in out
+    assert "classify series into 2 classes" in out and "chance level" in out
     steps = next_steps(Run.open("runs/recordings-gru-1"))
     file = Path("walks.csv").absolute()
     assert steps[0] == f"undamped compare {file} gru lstm unicornn target=gait id=walk --seeds 3"
@@ -307,7 +307,7 @@ def test_a_training_reads_splits_and_prepares_its_file_once(baseline, monkeypatc
     words = ("train", "walks.csv", "gru", "target=gait", "id=walk", *QUICK, *baseline)
     code, out, err = undamped(monkeypatch, capsys, *words)
     assert code == 0, err
-    assert "The page" in out
+    assert "Page:" in out
     data = [name for name in calls if name != "read_json"]
     assert sorted(data) == ["fit", "read_recordings", "split"]
     # Written twice a run (started, finished), so there is something new to read twice.

@@ -20,8 +20,7 @@ from undamped._base.registry import models
 from undamped.lab import cli
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.export import Subject, export_onnx, onnx_file, subject_of
-from undamped.lab.export.sequence import sequence_model
-from undamped.lab.export.step import step_model
+from undamped.lab.export.model import sequence_model, step_model
 from undamped.lab.training.run import Run
 from undamped.models.sequence_model import SequenceModel
 from undamped.nn.recurrent import Recurrent

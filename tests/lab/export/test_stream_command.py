@@ -303,7 +303,7 @@ def test_a_closed_input_is_told(runs):
     words = [sys.executable, "-c", program, "stream", str(runs / "adding-gru-1")]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("standard input: expected samples, got none")
+    assert ended.stderr.startswith("Standard input is closed")
 
 
 @pytest.mark.process

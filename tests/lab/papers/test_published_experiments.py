@@ -151,7 +151,7 @@ def test_each_side_on_next_to_nothing(data):
     table = result.markdown()
     assert "| adding | 200 steps, a number | mse " in table and "| GunPoint |" in table
     assert set(result.figures()) == {"each-side"}
-    assert result.to_dict()["records"][1]["winner"] in ("recurrent", "at once", "both")
+    assert result.to_dict()["records"][1]["winner"] in ("recurrent", "closed form", "both")
     with pytest.raises(DataError, match="undamped data fetch Coffee"):
         experiments["each-side"](sets=("Coffee",))
 

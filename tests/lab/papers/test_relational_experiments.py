@@ -117,7 +117,7 @@ def test_show_draws_trials(words, tmp_path):
     said = CliRunner().invoke(cli.app, ["show", *words, "--figure", str(path)])
     assert said.exit_code == 0, said.output
     assert path.read_bytes().startswith(b"\x89PNG")
-    assert "Some trials of training" in said.stdout and "answer: " in said.stdout
+    assert "Examples of the training split" in said.stdout and "answer: " in said.stdout
     assert set("█▀▄") & set(said.stdout)
 
 
@@ -134,6 +134,6 @@ def test_trials_are_rows_of_pictures():
 def test_show_says_what_cannot_be_drawn(tmp_path):
     for words in (["copy", "--figure", str(tmp_path / "x.png")], ["copy", "delay=3"]):
         said = CliRunner().invoke(cli.app, ["show", *words])
-        assert "expected a task of pictures, whose trials can be drawn" in str(said.exception)
+        assert "Only trials of a task of images can be drawn" in str(said.exception)
     said = CliRunner().invoke(cli.app, ["show", "rmts", "hold=3"])
     assert "has no option 'hold'" in str(said.exception)

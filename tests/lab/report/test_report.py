@@ -512,7 +512,7 @@ def test_training_writes_its_page_and_serves_a_live_one(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     page = tmp_path / "runs" / "copy-lstm-1" / "report.html"
     assert "undamped" in page.read_text(encoding="utf-8")
-    assert "Watch it at http://127.0.0.1:" in done.stderr
+    assert "Live page: http://127.0.0.1:" in done.stderr
     port = int(done.stderr.partition("127.0.0.1:")[2].partition("/")[0])
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0

@@ -165,7 +165,7 @@ def test_a_file_says_the_same_as_words(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["adding", "rnn"], "at least one setting that varies"),
+        (["adding", "rnn"], "at least one range or list of choices"),
         (["adding", "model.hidden_size=4,8"], "a task and a model"),
         (["adding", "rnn", "model.width=4,8"], "hidden_size|width"),
         (["adding", "rnn", "lstm.hidden_size=4,8"], "lstm"),

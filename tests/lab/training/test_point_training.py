@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from undamped._base.errors import OptionError
+from undamped.lab.cli.commands.runs import Diagnose, Predict
 from undamped.lab.cli.next_steps import next_steps
 from undamped.lab.cli.verbs.diagnose import diagnose
 from undamped.lab.cli.verbs.predict import predict
@@ -70,14 +71,14 @@ def test_a_recommendation_gives_way_to_what_was_said(options, tmp_path):
 def test_predict_shows_the_density_of_points(tmp_path, capsys):
     options = {"hidden_size": 4}
     run = fit("ffjord", "density", model_options=options, train=QUICK, out=tmp_path, progress=False)
-    predict(run.path, None, None, as_json=True)
+    predict(Predict(run.path, as_json=True))
     said = json.loads(capsys.readouterr().out)
     points = torch.tensor([example["point"] for example in said["examples"]])
     found = [example["log_density"] for example in said["examples"]]
     assert points.shape == (10, 2) and said["nll"] == pytest.approx(run.result["test"]["nll"])
     wanted = run.model()(points).detach()
     torch.testing.assert_close(torch.tensor(found), wanted, rtol=1e-2, atol=1e-2)
-    predict(run.path, None, None, as_json=False)
+    predict(Predict(run.path))
     assert "a normal distribution has" in capsys.readouterr().out
 
 
@@ -89,9 +90,9 @@ def test_a_model_of_pictures_is_diagnosed_on_small_ones(given, tmp_path, capsys,
         seen.update(answer=model(inputs), pictures=model.image_shape)
         raise OptionError("enough")
 
-    monkeypatch.setattr("undamped.lab.report.diagnose", measure)
+    monkeypatch.setattr("undamped.lab.cli.verbs.diagnose.measure", measure)
     with pytest.raises(OptionError, match="enough"):
-        diagnose(["conv-sonode", *given], tmp_path / "page.html")
+        diagnose(Diagnose(["conv-sonode", *given], tmp_path / "page.html"))
     assert seen["pictures"] == (3 if given else 1, 14, 14) and seen["answer"].shape == (16, 2)
 
 

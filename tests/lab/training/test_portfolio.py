@@ -247,7 +247,7 @@ def test_a_file_without_a_model_is_raced(small, tmp_path, monkeypatch, capsys):
     (page,) = tmp_path.rglob("report.html")
     assert "Models compared" in page.read_text(encoding="utf-8")
     words = (*words, "--no-page")
-    assert "What was tried" in out and "boosting" in out and "Not tried: gru" in out
+    assert "Models that were tried" in out and "boosting" in out and "Not tried: gru" in out
     assert err.index("series of 40 steps") < err.index("auto: guess")
     code, out, err = invoke(monkeypatch, capsys, *words, "--json")
     told = json.loads(out)
@@ -265,18 +265,18 @@ def test_a_file_without_a_model_is_raced(small, tmp_path, monkeypatch, capsys):
 def test_means_over_different_draws_are_not_shown_alone(capsys):
     from rich.console import Console
 
-    from undamped.lab.cli.tried import tried_table
+    from undamped.lab.cli.verbs.train import portfolio_table
 
     def shown(draws):
         tried = [
             Attempt("ridge-lags", 0.91, 0.1, 0.87, 3).to_dict(),
             Attempt("ets", 0.89, 0.1, 0.88, draws).to_dict(),
         ]
-        Console(width=120).print(tried_table(tried, undamped.lab.tasks.build("digits")))
+        Console(width=120).print(portfolio_table(tried, undamped.lab.tasks.build("digits")))
         return capsys.readouterr().out
 
-    assert "first draw" in shown(1) and "both have seen" in shown(1) and "87.0 %" in shown(1)
-    assert "first draw" not in shown(3) and "both have seen" not in shown(3)
+    assert "first split" in shown(1) and "that both have" in shown(1) and "87.0 %" in shown(1)
+    assert "first split" not in shown(3) and "that both have" not in shown(3)
 
 
 def test_refusals_in_short():

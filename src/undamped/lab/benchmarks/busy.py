@@ -21,11 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped._base.registry import benchmarks
 from undamped.lab.benchmarks.timing import (
     TORCH_NETWORKS,
     Candidates,
     Shape,
+    benchmark,
     build_network,
     recurrent_networks,
 )
@@ -38,7 +38,7 @@ LIMIT = 1.5
 SHAPE = Shape(100, 8, 6, 32)
 SECONDS = 0.4
 QUICK = "unicornn,indrnn,rnn,lstm,exprnn"
-HEADER = ("candidate", "alone, ms", "busy, ms", "slowdown", "times the loop's", "wanted")
+HEADER = ("candidate", "alone, ms", "busy, ms", "slowdown", "times the loop's", "target")
 BUSY_PROGRAM = "import os\nhome = os.getppid()\nwhile os.getppid() == home:\n    sum(range(10**5))"
 """A program that ends when its parent process has ended."""
 
@@ -59,6 +59,12 @@ class Slowdown:
     busy: float
     slowdown: float
 
+    @classmethod
+    def of(cls, name: str, measured: Sequence[tuple[float, float]]) -> Slowdown:
+        """Return the medians of pairs of idle and busy seconds."""
+        idle, busy = (statistics.median(column) for column in zip(*measured, strict=True))
+        return cls(name, idle, busy, statistics.median(busy / idle for idle, busy in measured))
+
     def row(self, loop: float) -> tuple[str, ...]:
         """Return the row of the table, given the slowdown of the loop."""
         ratio = self.slowdown / loop
@@ -69,7 +75,7 @@ class Slowdown:
         return (self.name, *numbers, f"{ratio:.2f}", target)
 
 
-@benchmarks.register("busy")
+@benchmark("busy")
 def run(
     *, networks: str = "", rounds: int = 3, quick: bool = False, progress: Progress = silent
 ) -> Report:
@@ -95,7 +101,7 @@ def run(
             busy = _measure(candidates, seconds, progress)
         for name in candidates:
             pairs[name].append((idle[name], busy[name]))
-    records = [_summarise(name, measured) for name, measured in pairs.items()]
+    records = [Slowdown.of(name, measured) for name, measured in pairs.items()]
     loop, threads = records[0].slowdown, torch.get_num_threads()
     title = (
         f"Forward and backward pass, {SHAPE.steps} steps, batch {SHAPE.batch}, "
@@ -105,16 +111,11 @@ def run(
     limits = {f"{LIMIT:g} times {LOOP}": LIMIT * loop}
     unit = "times as long on a busy machine"
     return Report(
-        {"threads": threads, "processes": processes},
         records,
         [Table(HEADER, [record.row(loop) for record in records], title)],
         {"busy": lambda: bar_chart(bars, unit, log=True, limits=limits)},
+        settings={"processes": processes},
     )
-
-
-def _summarise(name: str, measured: Sequence[tuple[float, float]]) -> Slowdown:
-    idle, busy = (statistics.median(column) for column in zip(*measured, strict=True))
-    return Slowdown(name, idle, busy, statistics.median(busy / idle for idle, busy in measured))
 
 
 def _candidates(names: Sequence[str]) -> dict[str, Callable[[], Any]]:

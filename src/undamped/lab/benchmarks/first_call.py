@@ -14,15 +14,14 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
-from undamped._base.registry import benchmarks
-from undamped.lab.benchmarks.timing import recurrent_networks
+from undamped.lab.benchmarks.timing import benchmark, recurrent_networks
 from undamped.lab.report.charts import bar_chart
 from undamped.lab.report.table import Progress, Report, Table, silent
 
 COLD, WARM = 3.0, 1.0
 """Largest seconds, forward and backward together."""
 QUICK = "unicornn,indrnn"
-HEADER = ("network", "cold: forward", "with backward", "warm: forward", "with backward", "wanted")
+HEADER = ("network", "cold: forward", "with backward", "warm: forward", "with backward", "target")
 PROGRAM = """
 import json, sys, time, torch, undamped
 torch.manual_seed(0)
@@ -58,7 +57,7 @@ class FirstCall:
         return self.network, *numbers, ", ".join(missed) or "met"
 
 
-@benchmarks.register("first-call")
+@benchmark("first-call")
 def run(*, networks: str = "", quick: bool = False, progress: Progress = silent) -> Report:
     """The cost of the first call of a network: CPU seconds in a new process, cold and warm.
 
@@ -82,7 +81,6 @@ def run(*, networks: str = "", quick: bool = False, progress: Progress = silent)
     }
     unit = "CPU seconds of the first forward and backward pass"
     return Report(
-        {},
         calls,
         [Table(HEADER, [call.row() for call in calls])],
         {"first_call": lambda: bar_chart(bars, unit)},

@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from unittest.mock import patch
 
 import torch
@@ -36,14 +37,6 @@ def _oscillators(steps: int, batch: int, units: int, lengths: Tensor | None) -> 
     parameters = [torch.rand(units), 0.2 * torch.rand(units)]
     state = [torch.randn(batch, units) for _ in range(2)]
     return run, [torch.randn(steps, batch, units), *parameters, *state]
-
-
-def _stack(steps: int, batch: int, units: int, lengths: Tensor | None) -> Case:
-    return _network("unicornn", steps, batch, units, lengths)
-
-
-def _light(steps: int, batch: int, units: int, lengths: Tensor | None) -> Case:
-    return _network("sru", steps, batch, units, lengths)
 
 
 def _network(name: str, steps: int, batch: int, units: int, lengths: Tensor | None) -> Case:
@@ -102,10 +95,10 @@ def _oscillator(damped: bool) -> Callable[..., Case]:
 
 CASES: dict[str, Callable[..., Case]] = {
     "oscillator_scan": _oscillators,
-    "oscillator_stack": _stack,
+    "oscillator_stack": partial(_network, "unicornn"),
     "independent_layer, relu": _independent("relu"),
     "independent_layer, tanh": _independent("tanh"),
-    "light_scan": _light,
+    "light_scan": partial(_network, "sru"),
     "linear_scan, numbers": _linear((), False),
     "linear_scan, a number a step": _linear((), True),
     "linear_scan, complex": _linear((2,), False),

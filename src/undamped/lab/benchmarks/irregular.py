@@ -17,8 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
-from undamped._base.registry import benchmarks
-from undamped.lab.benchmarks.timing import interleaved, milliseconds, timing_table
+from undamped.lab.benchmarks.timing import (
+    benchmark,
+    interleaved,
+    milliseconds,
+    timing_table,
+)
 from undamped.lab.report.charts import bar_chart
 from undamped.lab.report.table import Progress, Report, silent
 from undamped.models.irregular.elapsed_time import NeuralCDE
@@ -32,7 +36,7 @@ TARGET = 8.0
 """Smallest ratio of the time on one grid."""
 
 
-@benchmarks.register("irregular")
+@benchmark("irregular")
 def run(*, rounds: int = 3, quick: bool = False, progress: Progress = silent) -> Report:
     """ODE-RNN and Neural CDE on irregular timestamps, beside one grid, torchdiffeq and torchcde.
 
@@ -72,25 +76,20 @@ def run(*, rounds: int = 3, quick: bool = False, progress: Progress = silent) ->
     }
     timings = interleaved(candidates, rounds=rounds, warmup=1, progress=progress)
     difference, union = _largest_difference(x, times), timings[UNION].over(timings[OURS])
-    threads = torch.get_num_threads()
-    title = (
-        f"A training step on {series} series with {timestamps} different timestamps each; "
-        f"{threads} threads."
-    )
-    verdict = "as wanted" if union >= TARGET else "less than wanted"
+    verdict = "target met" if union >= TARGET else "target missed"
     notes = (
         f"Irregular timestamps and one grid differ by at most {difference:.1e} (float64).",
         f"One grid: {union:.1f} times ({verdict}, ≥ {TARGET:g}).",
     )
+    title = (
+        f"A training step on {series} series with {timestamps} different timestamps each; "
+        f"{torch.get_num_threads()} threads."
+    )
+    bars = {"": milliseconds(timings)}
     return Report(
-        {"threads": threads, "series": series, "timestamps": timestamps},
         [],
         [timing_table(timings, OURS, title, *notes, digits=1)],
-        {
-            "steps": lambda: bar_chart(
-                {"": milliseconds(timings)}, "ms per training step", title, log=True
-            )
-        },
+        {"steps": lambda: bar_chart(bars, "ms per training step", title, log=True)},
         {
             "timings": timings,
             "union_over_own": union,
@@ -98,6 +97,7 @@ def run(*, rounds: int = 3, quick: bool = False, progress: Progress = silent) ->
             "torchcde_over_ours": timings[TORCHCDE].over(timings[CDE]),
             "largest_difference": difference,
         },
+        {"series": series, "timestamps": timestamps},
     )
 
 

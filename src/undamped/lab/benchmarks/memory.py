@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.memory import peak_memory
-from undamped._base.registry import benchmarks
-from undamped.lab.benchmarks.timing import Shape, build_network, interleaved, train_step
+from undamped.lab.benchmarks.timing import Shape, benchmark, build_network, interleaved, train_step
 from undamped.lab.report.table import Progress, Report, Table, silent
 
 SHAPE, QUICK = Shape(400, 64, 10, 128), Shape(20, 4, 3, 8)
@@ -37,12 +36,14 @@ class PlainRelLSTM(nn.Module):
         inputs: Features of the input.
         units: Hidden units.
         recent: Number of last states that are attended to.
-        kept: Number of relevant ones.
+        relevant: Number of relevant ones.
     """
 
-    def __init__(self, inputs: int, units: int, recent: int = RECENT, kept: int = RELEVANT) -> None:
+    def __init__(
+        self, inputs: int, units: int, recent: int = RECENT, relevant: int = RELEVANT
+    ) -> None:
         super().__init__()
-        self.units, self.recent, self.kept = units, recent, kept
+        self.units, self.recent, self.relevant = units, recent, relevant
         self.drive = nn.Linear(inputs, 4 * units)
         self.read = nn.Linear(units, 5 * units, bias=False)  # gates and query
         self.key = nn.Linear(units, units, bias=False)
@@ -50,7 +51,7 @@ class PlainRelLSTM(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, None]:
         """Return all hidden states (time, batch, units)."""
-        batch, n, slots = x.shape[1], self.units, self.recent + self.kept
+        batch, n, slots = x.shape[1], self.units, self.recent + self.relevant
         drive = self.drive(x)
         s = c = x.new_zeros(batch, n)
         states, keys = x.new_zeros(batch, slots, n), x.new_zeros(batch, slots, n)
@@ -80,12 +81,12 @@ class PlainRelLSTM(nn.Module):
         r = self.recent
         lowest, slot = scores[:, r:].masked_fill(~valid[:, r:], -torch.inf).min(dim=1)
         enters = valid[:, 0] & (scores[:, 0] > lowest)
-        replaced = (torch.arange(self.kept) == slot.unsqueeze(1)) & enters.unsqueeze(1)
+        replaced = (torch.arange(self.relevant) == slot.unsqueeze(1)) & enters.unsqueeze(1)
 
         def shifted(old: Tensor, new: Tensor) -> Tensor:
             mask = replaced if old.dim() == 2 else replaced.unsqueeze(-1)
-            relevant = torch.where(mask, old[:, :1], old[:, r:])
-            return torch.cat((old[:, 1:r], new.unsqueeze(1), relevant), dim=1)
+            stored = torch.where(mask, old[:, :1], old[:, r:])
+            return torch.cat((old[:, 1:r], new.unsqueeze(1), stored), dim=1)
 
         ones, zeros = torch.ones_like(valid[:, 0]), torch.zeros_like(scores[:, 0])
         return (
@@ -96,7 +97,7 @@ class PlainRelLSTM(nn.Module):
         )
 
 
-@benchmarks.register("memory")
+@benchmark("memory")
 def run(*, rounds: int = 5, quick: bool = False, progress: Progress = silent) -> Report:
     """Networks with memory beside an LSTM and beside plain PyTorch: speed, memory, state.
 
@@ -133,7 +134,7 @@ def run(*, rounds: int = 5, quick: bool = False, progress: Progress = silent) ->
     threads = torch.get_num_threads()
     title = f"{shape}, forward and backward, {threads} threads."
     table = Table(("network", "seconds", "times lstm"), rows, title, _notes(numbers, long))
-    return Report({"threads": threads, "shape": str(shape)}, [], [table], numbers=numbers)
+    return Report([], [table], numbers=numbers, settings={"shape": str(shape)})
 
 
 def _notes(numbers: dict[str, Any], long: Shape) -> list[str]:
@@ -144,11 +145,11 @@ def _notes(numbers: dict[str, Any], long: Shape) -> list[str]:
     ]
     short_state, long_state = numbers["state_bytes"]
     return [
-        f"RelLSTM takes {numbers['rellstm_over_lstm']:.2f} times our LSTM (at most {TIMES_LSTM:g} "
-        f"wanted), plain PyTorch {numbers['plain_over_rellstm']:.1f} times RelLSTM (at least "
-        f"{TIMES_PLAIN:g}).",
+        f"RelLSTM takes {numbers['rellstm_over_lstm']:.2f} times our LSTM (target: at most "
+        f"{TIMES_LSTM:g}), plain PyTorch {numbers['plain_over_rellstm']:.1f} times RelLSTM "
+        f"(target: at least {TIMES_PLAIN:g}).",
         f"Peak memory forward and backward, batch {long.batch}: {', '.join(peaks)} "
-        f"(RelLSTM at most {LONG_MEGABYTES:g} MB at {full} wanted).",
+        f"(target: RelLSTM at most {LONG_MEGABYTES:g} MB at {full}).",
         f"The state of RelLSTM takes {short_state:,} bytes a sample after 100 steps and "
         f"{long_state:,} after 10,000.",
     ]

@@ -17,14 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped._base.registry import benchmarks
 from undamped.lab.benchmarks.ode_problems import (
     SMALL_TIMES,
     ConvolutionalField,
     Problem,
     SmallField,
 )
-from undamped.lab.benchmarks.timing import Timing, cpu_clock, interleaved, peak_memory
+from undamped.lab.benchmarks.timing import Timing, benchmark, cpu_clock, interleaved, peak_memory
 from undamped.lab.report.charts import label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.ode import solve
@@ -85,10 +84,10 @@ class FieldTiming:
             "backprop": self._ratio(self.gradients, *names),
         }
 
-    def _ratio(self, timings: dict[str, Timing], name: str, other: str) -> float:
+    def _ratio(self, timings: dict[str, Timing], name: str, baseline: str) -> float:
         """Return the seconds per evaluation of one candidate over another's."""
-        evaluations = self._evaluations(other) / self._evaluations(name)
-        return timings[name].over(timings[other]) * evaluations
+        evaluations = self._evaluations(baseline) / self._evaluations(name)
+        return timings[name].over(timings[baseline]) * evaluations
 
     def _evaluations(self, name: str) -> int:
         return next(n for prefix, n in self.evaluations.items() if name.startswith(prefix))
@@ -123,7 +122,7 @@ class FieldTiming:
         return rows
 
 
-@benchmarks.register("ode")
+@benchmark("ode")
 def run(*, rounds: int = 7, quick: bool = False, progress: Progress = silent) -> Report:
     """Solvers beside torchdiffeq and the bare field: time per evaluation, gradients, memory.
 
@@ -174,7 +173,6 @@ def ode_report(
     rows = [row for field in fields for row in field.rows()]
     missing = [] if _has_torchdiffeq() else ["torchdiffeq"]
     return Report(
-        {"threads": torch.get_num_threads(), "missing": missing},
         [{"name": field.name, **field.to_dict()} for field in fields],
         [
             Table(("field", "what", "who", "value"), rows, text_columns=4),
@@ -183,6 +181,7 @@ def ode_report(
         ],
         {"ode_time": lambda: _time_figure(fields), "ode_memory": lambda: _memory_figure(memory)},
         {"memory_bytes": memory, "sample_evaluations": sample_evaluations},
+        {"missing": missing},
     )
 
 

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped._base.registry import benchmarks
 from undamped.lab.benchmarks.timing import (
     TORCH_NETWORKS,
     Shape,
     Timing,
+    benchmark,
     build_network,
     interleaved,
     recurrent_networks,
@@ -34,7 +34,7 @@ BASELINE = "nn.LSTM"
 HEADER = ("network", "step", "stream", f"stream, times {BASELINE}")
 
 
-@benchmarks.register("one-sample")
+@benchmark("one-sample")
 def run(
     *, networks: str = "", rounds: int = 3, quick: bool = False, progress: Progress = silent
 ) -> Report:
@@ -72,11 +72,11 @@ def run(
     )
     rows = _rows(timings, rates)
     return Report(
-        {"samples": count},
         [],
         [Table(HEADER, rows, title)],
         {"one_sample": lambda: _figure([row[0] for row in rows], rates)},
         {"samples_per_second": rates},
+        {"samples": count},
     )
 
 

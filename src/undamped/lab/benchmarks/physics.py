@@ -18,8 +18,7 @@ from torch import Tensor
 from torch.func import grad, hessian, jacfwd, vmap
 
 from undamped._base.options import unknown_name
-from undamped._base.registry import benchmarks
-from undamped.lab.benchmarks.timing import interleaved, peak_memory, timing_table
+from undamped.lab.benchmarks.timing import benchmark, interleaved, peak_memory, timing_table
 from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.models.physics.fields.lagrangian import LagrangianField
 from undamped.models.physics.hnn import PerceptronHamiltonian
@@ -37,7 +36,7 @@ Section = tuple[Table, dict[str, Any]]
 """A table, and all its numbers for JSON."""
 
 
-@benchmarks.register("physics")
+@benchmark("physics")
 def run(
     *,
     rounds: int = 7,
@@ -60,12 +59,10 @@ def run(
         if name not in SECTIONS:
             raise unknown_name("section of this benchmark", name, list(SECTIONS))
     sections = [SECTIONS[name](rounds, quick, progress) for name in only or SECTIONS]
-    threads = torch.get_num_threads()
     tables = [table for table, _ in sections]
     return Report(
-        {"threads": threads},
         [{"title": table.title, **numbers} for table, numbers in sections],
-        [*tables, Table((), (), f"{threads} threads.")],
+        [*tables, Table((), (), f"{torch.get_num_threads()} threads.")],
     )
 
 
@@ -106,7 +103,7 @@ def hamiltonian_gradients(rounds: int, quick: bool, progress: Progress) -> Secti
         timings,
         CLOSED,
         f"HNN, an update: {count} states of {2 * HNN_DOF} numbers, 2 × {width}, {repeats} updates",
-        f"autograd takes {ratio:.2f} times as long as closed gradients (at least 1 wanted).",
+        f"autograd takes {ratio:.2f} times as long as closed gradients (target: at least 1).",
         header=HEADER,
     )
     return table, {"timings": timings, "autograd_over_closed": ratio}
@@ -136,9 +133,9 @@ def symplectic_memory(rounds: int, quick: bool, progress: Progress) -> Section:
         ],
         "SRNN, gradients over many steps: peak memory in MB",
         [
-            f"Reversed steps take {growth:.1f} MB more for {long:,} than for {short:,} (0 wanted).",
+            f"{long:,} reversed steps take {growth:.1f} MB more than {short:,} (target: 0).",
             f"Their gradients differ from those of back-propagation by {difference:.1e} "
-            f"({AGREEMENT:g} wanted).",
+            f"(target: {AGREEMENT:g}).",
         ],
     )
     return table, {"peak_bytes": peaks, "gradient_difference": difference}
@@ -220,8 +217,8 @@ def lagrangian_accelerations(rounds: int, quick: bool, progress: Progress) -> Se
         rows += [(f"{name}, {title}", *numbers) for name, *numbers in table.rows]
         mapped, looped = (timings[name].over(timings[OURS]) for name in (MAPPED, LOOPED))
         notes.append(
-            f"{title.capitalize()}: vmap(hessian) takes {mapped:.1f} times as long as ours (2 "
-            f"wanted), a loop over samples {looped:.0f} times (10 wanted)."
+            f"{title.capitalize()}: vmap(hessian) takes {mapped:.1f} times as long as ours "
+            f"(target: 2), a loop over samples {looped:.0f} times (target: 10)."
         )
         all_timings[title] = timings
     title = f"LNN: {count} states of {2 * LNN_DOF} numbers, {LNN_LAYERS} × {width}"

@@ -17,11 +17,12 @@ from typing import Any
 import torch
 
 from undamped._base.memory import peak_memory
-from undamped._base.registry import benchmarks, models
+from undamped._base.registry import models
 from undamped.lab.benchmarks.timing import (
     TORCH_NETWORKS,
     Shape,
     Timing,
+    benchmark,
     build_network,
     interleaved,
     recurrent_networks,
@@ -99,12 +100,12 @@ class Measurement:
             unit = " a product" if products > 1 else ""
         lines = []
         if ratio > limit:
-            lines.append(f"{self.name}: {ratio:.2f} times nn.RNN{unit}, wanted {limit:g}")
+            lines.append(f"{self.name}: {ratio:.2f} times nn.RNN{unit}, target {limit:g}")
         theirs = self.torchrecurrent
         if theirs is not None and theirs < TIMES_TORCHRECURRENT:
             lines.append(
                 f"{self.name}: torchrecurrent {theirs:.1f} times ours, "
-                f"wanted {TIMES_TORCHRECURRENT:g}"
+                f"target {TIMES_TORCHRECURRENT:g}"
             )
         if (self.memory or 0) > baseline_memory:
             lines.append(f"{self.name}: {(self.memory or 0) / 1e6:.0f} MB, more than nn.RNN")
@@ -125,7 +126,7 @@ class Measurement:
         )
 
 
-@benchmarks.register("recurrent")
+@benchmark("recurrent")
 def run(*, rounds: int = 5, quick: bool = False, progress: Progress = silent) -> Report:
     """The recurrent networks beside those of torch and torchrecurrent: speed and memory.
 
@@ -225,7 +226,6 @@ def _report(
     rows = [(n, f"{t.median:.3f}", f"{ratios[n]:.2f}") for n, t in large.items()]
     large_header = ("network", "seconds", "times nn.RNN")
     return Report(
-        {"threads": threads, "shape": shape, "large_shape": large_shape},
         [{**plain(r), "times_rnn_per_product": r.times_per_product} for r in records],
         [
             Table(HEADER, [record.row() for record in records], title),
@@ -242,6 +242,7 @@ def _report(
             },
             "missed": missed,
         },
+        {"shape": shape, "large_shape": large_shape},
     )
 
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from undamped._base.registry import benchmarks
 from undamped.lab.benchmarks.forks import forks
+from undamped.lab.benchmarks.timing import benchmark
 from undamped.lab.report.charts import label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.lab.sweeps import Plan, SweepFolder, sweep
@@ -42,7 +42,7 @@ PLAN = Plan(
     pruner="none",
 )
 UNLIMITED = 1_000_000
-HEADER = ("what", "one process", "two", "ratio", "wanted")
+HEADER = ("what", "one process", "two", "ratio", "target")
 
 
 @dataclass(frozen=True)
@@ -69,19 +69,19 @@ class KillOutcome:
     Args:
         kills: How often a process was killed.
         trials: Trials of the sweep.
-        lost: Number of trials that are missing or unfinished.
+        missing: Number of trials that are missing or unfinished.
         duplicates: Number of trials that were trained twice.
         different: Number of trials with other weights than in an undisturbed sweep.
     """
 
     kills: int
     trials: int
-    lost: int
+    missing: int
     duplicates: int
     different: int
 
 
-@benchmarks.register("sweep")
+@benchmark("sweep")
 def run(
     *,
     seconds: float = 20.0,
@@ -123,16 +123,17 @@ def run(
     name = "A database" if storage else "The journal of a folder"
     title = f"{name}, rounds of {seconds:g} s, medians of {rounds}."
     note = (
-        f"Killed {kills} times at random moments: of {outcome.trials} trials {outcome.lost} lost, "
-        f"{outcome.duplicates} trained twice, {outcome.different} with other bits than undisturbed."
+        f"Killed {kills} times at random moments: of {outcome.trials} trials {outcome.missing} are "
+        f"missing, {outcome.duplicates} trained twice, {outcome.different} with other bits than "
+        "undisturbed."
     )
     ratio = statistics.median(record.pair / max(1, record.single) for record in records)
     return Report(
-        {"seconds": seconds, "storage": name},
         records,
         [Table(HEADER, _rows(records, ratio), title, [note])],
         {"sweep": lambda: _figure(records, seconds)},
         {"ratio": ratio, "killed": outcome},
+        {"storage": name},
     )
 
 
@@ -265,7 +266,7 @@ class _Workers:
         return KillOutcome(
             kills=kills,
             trials=count,
-            lost=len(set(range(count)) - finished),
+            missing=len(set(range(count)) - finished),
             duplicates=sum(number > 1 for number in runs),
             different=sum(_weights(folder, n) != _weights(reference, n) for n in range(count)),
         )

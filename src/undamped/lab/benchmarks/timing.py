@@ -10,19 +10,23 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from undamped._base.memory import peak_memory
-from undamped._base.registry import models
-from undamped.lab.report.table import Progress, Table, silent
+from undamped._base.registry import benchmarks, models
+from undamped.lab.report.table import Progress, Table, reports, silent
 from undamped.nn.recurrent import Recurrent
 
 __all__ = ["Timing", "cpu_clock", "interleaved", "peak_memory", "recurrent_networks", "train_step"]
 
 TORCH_NETWORKS = {"nn.RNN": nn.RNN, "nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
 Candidates = Mapping[str, Callable[[], Any]]
+benchmark = partial(reports, benchmarks)
+"""Return a decorator that registers a benchmark."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +58,13 @@ class Timing:
         """The fastest and the slowest round."""
         return min(self.seconds), max(self.seconds)
 
-    def over(self, other: Timing) -> float:
+    def over(self, baseline: Timing) -> float:
         """Return the ratio of durations to those of another candidate: the median over rounds.
 
         Both are from one `interleaved` run, whose rounds are short: what slows the machine for
         longer than a round slows both, and hardly changes their ratio.
         """
-        pairs = zip(self.seconds, other.seconds, strict=True)
+        pairs = zip(self.seconds, baseline.seconds, strict=True)
         return statistics.median(ours / theirs for ours, theirs in pairs)
 
     def to_dict(self) -> dict[str, float]:
@@ -74,8 +78,6 @@ def cpu_clock() -> Callable[[], float]:
 
     Where torch has one thread, it counts the CPU seconds of this process alone.
     """
-    import torch
-
     return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
@@ -166,8 +168,6 @@ def build_network(name: str, shape: Shape, **options: Any) -> Any:
         shape: Its size.
         options: Further options of a network of the registry.
     """
-    import torch
-
     torch.manual_seed(0)
     if name in TORCH_NETWORKS:
         return TORCH_NETWORKS[name](shape.inputs, shape.units)

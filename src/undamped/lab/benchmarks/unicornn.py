@@ -17,8 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped._base.registry import benchmarks, models
-from undamped.lab.benchmarks.timing import Timing, interleaved, peak_memory, train_step
+from undamped._base.registry import models
+from undamped.lab.benchmarks.timing import (
+    Candidates,
+    Timing,
+    benchmark,
+    interleaved,
+    peak_memory,
+    train_step,
+)
 from undamped.lab.report.charts import DASHES, label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.nn.bases.cell import reference_scan
@@ -67,7 +74,7 @@ SIZES = "steps, batch, inputs, units, layers"
 COLOUR, OTHER_COLOUR = "#0072B2", "#E69F00"
 
 
-@benchmarks.register("unicornn")
+@benchmark("unicornn")
 def run(
     *,
     rounds: int = 7,
@@ -97,7 +104,7 @@ def run(
     for name in (*MODES, "nn.LSTM"):
         memory[name] = {}
         for steps in lengths:
-            memory[name][steps] = peak_memory(_memory_work, name, steps)
+            memory[name][steps] = peak_memory(memory_work, name, steps)
             progress(f"memory {name}")
     streaming = _time_streams(1000 if quick else STREAM_STEPS)
     return unicornn_report(timings, memory, streaming)
@@ -115,15 +122,18 @@ def unicornn_report(
         device: Where it was measured; the targets are those of the CPU.
     """
     threads = torch.get_num_threads()
-    where = f"{threads} threads" if device == "cpu" else device
-    ratios = {shape: _ratios(by_name) for shape, by_name in timings.items()}
+    processor = f"{threads} threads" if device == "cpu" else device
+    ratios = {  # multiples of ours in reversible mode
+        shape: {name: t.median / by_name["reversible"].median for name, t in by_name.items()}
+        for shape, by_name in timings.items()
+    }
     targets = {shape: TARGETS.get(shape, {}) if device == "cpu" else {} for shape in timings}
     rows = [
         (str(shape), *_row(name, timing, ratios[shape][name], targets[shape].get(name)))
         for shape, by_name in timings.items()
         for name, timing in by_name.items()
     ]
-    title = f"Forward and backward pass, float32, {where}, medians."
+    title = f"Forward and backward pass, float32, {processor}, medians."
     lengths = list(next(iter(memory.values()), {}))
     sizes = [(name, *(f"{peaks[n] / 1e6:.1f}" for n in lengths)) for name, peaks in memory.items()]
     tables = [
@@ -144,12 +154,7 @@ def unicornn_report(
         "input_bytes": {steps: 4 * steps * MEMORY_BATCH * MEMORY_INPUTS for steps in lengths},
         "streaming_steps_per_second": streaming,
     }
-    return Report({"device": device, "threads": threads}, records, tables, plots, numbers)
-
-
-def _ratios(timings: Mapping[str, Timing]) -> dict[str, float]:
-    """Return medians as multiples of ours in reversible mode."""
-    return {name: t.median / timings["reversible"].median for name, t in timings.items()}
+    return Report(records, tables, plots, numbers, {"device": device})
 
 
 def _row(name: str, timing: Timing, ratio: float, target: float | None) -> tuple[str, ...]:
@@ -159,14 +164,20 @@ def _row(name: str, timing: Timing, ratio: float, target: float | None) -> tuple
 
 
 def _time_shape(shape: StackShape, rounds: int, progress: Progress) -> dict[str, Timing]:
-    candidates = _candidates(shape)
-    fast = {name: work for name, work in candidates.items() if name not in SLOW}
-    slow = {name: work for name, work in candidates.items() if name in SLOW}
-    timings = interleaved(fast, rounds=rounds, progress=progress)
-    slow_rounds = min(rounds, SLOW_ROUNDS)
-    timings |= interleaved(slow, rounds=slow_rounds, warmup=0, progress=progress)
+    timings = time_candidates(_candidates(shape), rounds, progress)
     products, scans = timings["products alone"].median, timings["scans alone"].median
     return {**timings, "floor": Timing((products + scans,))}
+
+
+def time_candidates(
+    candidates: Candidates, rounds: int, progress: Progress, warmup: int = 1
+) -> dict[str, Timing]:
+    """Time candidates in turn, the slow ones fewer times."""
+    fast = {name: work for name, work in candidates.items() if name not in SLOW}
+    slow = {name: work for name, work in candidates.items() if name in SLOW}
+    timings = interleaved(fast, rounds=rounds, warmup=warmup, progress=progress)
+    few = min(rounds, SLOW_ROUNDS)
+    return timings | interleaved(slow, rounds=few, warmup=0, progress=progress)
 
 
 def build_stack(shape: StackShape, gradient: str = "reversible") -> OscillatorNetwork:
@@ -183,22 +194,30 @@ def build_stack(shape: StackShape, gradient: str = "reversible") -> OscillatorNe
     return network
 
 
+def networks_of(shape: StackShape) -> dict[str, nn.Module]:
+    """Return the networks of a shape that run on any device."""
+    sizes = (shape.inputs, shape.units)
+    return {
+        **{mode: build_stack(shape, mode) for mode in MODES},
+        "nn.LSTM, 1 layer": nn.LSTM(*sizes, 1),
+        "nn.LSTM": nn.LSTM(*sizes, shape.layers),
+        "nn.GRU": nn.GRU(*sizes, shape.layers),
+    }
+
+
 def _candidates(shape: StackShape) -> dict[str, Callable[[], None]]:
     torch.manual_seed(0)
     x = torch.randn(shape.steps, shape.batch, shape.inputs)
+    networks = networks_of(shape)
     candidates: dict[str, Callable[[], None]] = {
-        mode: partial(train_step, build_stack(shape, mode), x) for mode in MODES
+        name: partial(train_step, network, x) for name, network in networks.items()
     }
     candidates["products alone"], candidates["scans alone"] = _lower_bound(shape, x)
-    sizes = (shape.inputs, shape.units)
-    candidates["nn.LSTM, 1 layer"] = partial(train_step, nn.LSTM(*sizes, 1), x)
-    candidates["nn.LSTM"] = partial(train_step, nn.LSTM(*sizes, shape.layers), x)
-    candidates["nn.GRU"] = partial(train_step, nn.GRU(*sizes, shape.layers), x)
     candidates["plain loop"] = partial(_train_plain, build_stack(shape), x)
     if find_spec("torchrecurrent") is not None:
         import torchrecurrent
 
-        theirs = torchrecurrent.UnICORNN(*sizes, shape.layers)
+        theirs = torchrecurrent.UnICORNN(shape.inputs, shape.units, shape.layers)
         candidates["torchrecurrent"] = partial(train_step, theirs, x)
     return candidates
 
@@ -255,17 +274,21 @@ def _lower_bound(shape: StackShape, x: Tensor) -> tuple[Callable[[], None], Call
     return products, scans
 
 
-def _memory_work(name: str, steps: int) -> Callable[[], None]:
+def memory_work(name: str, steps: int, device: str = "cpu") -> Callable[[], None]:
     """Prepare a pass in a new process; libraries, kernels and input are loaded before it."""
     shape = StackShape(steps, MEMORY_BATCH, MEMORY_INPUTS, MEMORY_UNITS, MEMORY_LAYERS)
-    x = torch.randn(steps, shape.batch, shape.inputs)
+    x = torch.randn(steps, shape.batch, shape.inputs, device=device)
     if name == "nn.LSTM":
-        lstm = nn.LSTM(shape.inputs, shape.units, shape.layers)
-        train_step(lstm, x[:64])
-        return lambda: lstm(x)[0][-1].sum().backward()
-    network = build_stack(shape, name)
-    network.last(x[:64])[0].sum().backward()
-    return lambda: network.last(x)[0].sum().backward()
+        network: Any = nn.LSTM(shape.inputs, shape.units, shape.layers).to(device)
+    else:
+        network = build_stack(shape, name).to(device)
+
+    def work(x: Tensor) -> None:
+        last = network(x)[0][-1] if name == "nn.LSTM" else network.last(x)[0]
+        last.sum().backward()
+
+    work(x[:64])
+    return partial(work, x)
 
 
 def _time_streams(steps: int) -> dict[str, float]:

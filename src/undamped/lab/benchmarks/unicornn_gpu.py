@@ -14,20 +14,17 @@ from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
 from undamped.kernels.dispatch import plain_loops, triton_is_there
-from undamped.lab.benchmarks.timing import Timing, interleaved
+from undamped.lab.benchmarks.timing import train_step
 from undamped.lab.benchmarks.unicornn import (
-    MEMORY_BATCH,
-    MEMORY_INPUTS,
-    MEMORY_LAYERS,
-    MEMORY_UNITS,
     MODES,
     StackShape,
     build_stack,
+    memory_work,
+    networks_of,
+    time_candidates,
     unicornn_report,
 )
 from undamped.lab.report.table import Progress, Report
-
-SLOW = ("plain loop",)
 
 
 def run_on_gpu(
@@ -48,7 +45,10 @@ def run_on_gpu(
     """
     card = usable_gpu(device)
     with torch.cuda.device(card):
-        timings = {shape: _time(shape, card, rounds, progress) for shape in shapes}
+        timings = {
+            shape: time_candidates(candidates_on(shape, card), rounds, progress, warmup=2)
+            for shape in shapes
+        }
         memory: dict[str, dict[int, int]] = {}
         for name in (*MODES, "nn.LSTM"):
             for steps in lengths:
@@ -78,26 +78,12 @@ def usable_gpu(device: str) -> torch.device:
     return card
 
 
-def _time(
-    shape: StackShape, card: torch.device, rounds: int, progress: Progress
-) -> dict[str, Timing]:
-    candidates = candidates_on(shape, card)
-    fast = {name: work for name, work in candidates.items() if name not in SLOW}
-    slow = {name: work for name, work in candidates.items() if name in SLOW}
-    timings = interleaved(fast, rounds=rounds, warmup=2, progress=progress)
-    return timings | interleaved(slow, rounds=min(rounds, 2), warmup=0, progress=progress)
-
-
 def candidates_on(shape: StackShape, card: torch.device) -> dict[str, Callable[[], None]]:
     """Return a training step of each candidate that waits for its device."""
     torch.manual_seed(0)
     x = torch.randn(shape.steps, shape.batch, shape.inputs).to(card)
-    sizes = (shape.inputs, shape.units)
-    networks: dict[str, nn.Module] = {mode: build_stack(shape, mode) for mode in MODES}
-    networks["nn.LSTM, 1 layer"] = nn.LSTM(*sizes, 1)
-    networks["nn.LSTM"] = nn.LSTM(*sizes, shape.layers)
-    networks["nn.GRU"] = nn.GRU(*sizes, shape.layers)
-    candidates = {name: partial(_train, network.to(card), x) for name, network in networks.items()}
+    networks = {name: network.to(card) for name, network in networks_of(shape).items()}
+    candidates = {name: partial(_train, network, x) for name, network in networks.items()}
     network = build_stack(shape).to(card)
 
     def plain_loop() -> None:
@@ -108,25 +94,17 @@ def candidates_on(shape: StackShape, card: torch.device) -> dict[str, Callable[[
 
 
 def _train(network: nn.Module, x: Tensor) -> None:
-    network(x)[0].sum().backward()
+    train_step(network, x)
     if x.is_cuda:
         torch.cuda.synchronize(x.device)
 
 
 def _peak(name: str, steps: int, card: torch.device) -> int:
     """Return the peak memory of a training step with the last output, above the input."""
-    shape = StackShape(steps, MEMORY_BATCH, MEMORY_INPUTS, MEMORY_UNITS, MEMORY_LAYERS)
-    x = torch.randn(steps, shape.batch, shape.inputs, device=card)
-    if name == "nn.LSTM":
-        lstm = nn.LSTM(shape.inputs, shape.units, shape.layers).to(card)
-        work = partial(lambda net, x: net(x)[0][-1].sum().backward(), lstm)
-    else:
-        network = build_stack(shape, name).to(card)
-        work = partial(lambda net, x: net.last(x)[0].sum().backward(), network)
-    work(x[:64])
+    work = memory_work(name, steps, str(card))
     torch.cuda.synchronize(card)
     torch.cuda.reset_peak_memory_stats(card)
     before = torch.cuda.memory_allocated(card)
-    work(x)
+    work()
     torch.cuda.synchronize(card)
     return torch.cuda.max_memory_allocated(card) - before

@@ -1,4 +1,4 @@
-"""The command line: one file per verb, put together here."""
+"""The command line: options and help in `commands`, implementations in `verbs`."""
 
 from __future__ import annotations
 
@@ -6,46 +6,23 @@ import io
 import os
 import sys
 import warnings
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from undamped._base.errors import DataWarning, UndampedError, printable
-from undamped.lab.cli.members import lists, takes_files
-from undamped.lab.cli.verbs import (
-    animate,
-    backtest,
-    bench,
-    compare,
-    data,
-    data_check,
-    diagnose,
-    export,
-    list_,
-    predict,
-    report,
-    reproduce,
-    resume,
-    show,
-    stream,
-    sweep,
-    train,
-)
+from undamped.lab.cli.commands import app
 from undamped.version import __version__
 
-app = typer.Typer(
-    name="undamped",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    help="Networks that carry information a long way: train, compare, look inside.\n\n"
-    "Example: `undamped train copy unicornn task.delay=200 train.steps=2000`",
-)
+__all__ = ["app", "main"]
+
+for _module in ("training", "runs", "catalogue"):  # the order of the help
+    import_module(f"undamped.lab.cli.commands.{_module}")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"undamped {__version__}, torch {version('torch')}")
@@ -53,36 +30,18 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def begin(
+def _common_options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version and end.", is_eager=True, callback=_print_version
+            "--version", help="Print the version and exit.", is_eager=True, callback=_print_version
         ),
     ] = False,
 ) -> None:
-    """Take what stands before the verb."""
+    """Declare the options before the name of a command."""
 
 
-app.command("list")(takes_files(list_.list_members))
-app.command("show")(takes_files(show.show))
-app.command("train")(takes_files(train.train))
-app.command("compare")(takes_files(compare.compare))
-app.command("backtest")(takes_files(backtest.backtest))
-app.command("sweep")(takes_files(sweep.sweep))
-app.command("resume")(takes_files(resume.resume))
-app.command("predict")(takes_files(predict.predict))
-app.command("animate")(takes_files(animate.animate))
-app.command("export")(takes_files(export.export))
-app.command("stream")(takes_files(stream.stream))
-app.command("diagnose")(takes_files(diagnose.diagnose))
-app.command("report")(takes_files(report.report))
-data.app.command("check")(takes_files(data_check.check))
-app.add_typer(data.app, name="data")
-app.command("bench", cls=lists("benchmarks"))(takes_files(bench.bench))
-app.command("reproduce", cls=lists("experiments"))(takes_files(reproduce.reproduce))
-
-# What torch says when there is no more memory; it has no error of its own for the CPU's.
+# Messages of torch when the memory is used up; the CPU has no error class of its own.
 _NO_MEMORY = (
     "not enough memory",
     "can't allocate memory",
@@ -98,7 +57,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object) -
 
 
 def _run() -> None:
-    """Run the command and write all of its output, as long as somebody reads it."""
+    """Run the command and flush its output; a reader that closes the pipe is no error."""
     try:
         try:
             app()
@@ -106,11 +65,9 @@ def _run() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()
             raise
-    except (SystemExit, BrokenPipeError) as ended:
-        # Nobody reads on, as in `undamped list | head`: that is no failure.
-        if not isinstance(ended, BrokenPipeError) and not isinstance(
-            ended.__context__, BrokenPipeError
-        ):
+    except (SystemExit, BrokenPipeError) as error:
+        # The pipe is closed in `undamped list | head`.
+        if not any(isinstance(e, BrokenPipeError) for e in (error, error.__context__)):
             raise
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -118,10 +75,10 @@ def _run() -> None:
 
 
 def main() -> None:
-    """Run the command line; what a person did wrong ends in one sentence and exit code 2."""
+    """Run the command line; an error of the user ends in one message and exit code 2."""
     warnings.showwarning = _show_warning
     for output in (sys.stdout, sys.stderr):
-        # A terminal that has no such letter shows its number instead.
+        # Characters that the terminal cannot encode are printed as escapes.
         if isinstance(output, io.TextIOWrapper):
             output.reconfigure(errors="backslashreplace")
     try:
@@ -136,19 +93,18 @@ def main() -> None:
         if not isinstance(error, MemoryError) and not any(w in str(error) for w in _NO_MEMORY):
             raise
         sys.stderr.write(
-            "memory: expected enough for this model and this data, got too little. Choose smaller "
-            "sizes, a smaller train.batch_size or shorter sequences.\n"
+            "There is not enough memory for this model and this data. Use smaller sizes, a smaller "
+            "train.batch_size or shorter sequences.\n"
         )
         sys.exit(2)
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
         sys.exit(130)
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
+        path = f"{error.filename}: " if error.filename else ""
         sys.stderr.write(
             printable(
-                f"{place}expected to read or write here, got '{error.strerror}'. "
-                "Check the path, its permissions and the free space.\n"
+                f"{path}{error.strerror}. Check the path, its permissions and the free space.\n"
             )
         )
         sys.exit(2)

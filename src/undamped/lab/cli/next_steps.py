@@ -1,57 +1,57 @@
-"""What to try after a training: commands that fit the run's task and model."""
+"""Commands to try after a training, which fit the run's task and model."""
 
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from undamped.lab.training.run import Run
+from undamped._base.options import options_of
+from undamped._base.registry import models, tasks
+from undamped.lab.cli.screen import as_typed
+from undamped.lab.data.recordings.options import ReadingOptions
+from undamped.lab.tasks import optional
+from undamped.lab.training.recipes import common_baselines, recipe_of
+from undamped.lab.training.run import Run
+from undamped.models.task_model import TaskModel, answers_of
 
 
 def next_steps(run: Run) -> list[str]:
-    """Suggest commands that make sense after this run."""
-    from undamped.lab.tasks import optional
-
+    """Return commands that make sense after a run."""
     settings, task = run.settings, run.task()
     name, model = settings["task"]["name"], settings["model"]["name"]
-    others = baselines_for(model)
+    baselines = baselines_for(model)
     if "preparation" in settings and "file" in settings["task"]["options"]:
-        return _with_recordings(run, model, others)
-    steps, asked = [], _asked_of(name, settings["task"]["options"])
-    if others:
-        words = ["undamped compare", name, model, *others, *asked.values(), "--seeds 3"]
+        return _with_recordings(run, model, baselines)
+    steps, options = [], _changed_options(name, settings["task"]["options"])
+    if baselines:
+        words = ["undamped compare", name, model, *baselines, *options.values(), "--seeds 3"]
         steps.append(" ".join(words))
     for option, value in optional.harder(task).items():
-        harder = {**asked, option: f"task.{option}={value}"}
+        harder = {**options, option: f"task.{option}={value}"}
         steps.append(" ".join(["undamped train", name, model, *harder.values()]))
     if optional.continues_text(task):
         steps.append(f"undamped predict {run.path} --prompt h --length 20")
     elif task.sequential:
         steps.append(f"undamped predict {run.path}")
     else:
-        steps.append(" ".join(["undamped train", name, model, *asked.values(), "train.steps=2000"]))
+        steps.append(
+            " ".join(["undamped train", name, model, *options.values(), "train.steps=2000"])
+        )
     return [*steps, f"undamped show {model}"]
 
 
-def _asked_of(name: str, options: dict[str, Any]) -> dict[str, str]:
-    """Return the words that make the same task again: those that differ from its defaults."""
-    from undamped._base.options import options_of
-    from undamped._base.registry import tasks
-
-    usual = {key: option.default for key, option in options_of(tasks[name]).items()}
+def _changed_options(name: str, options: dict[str, Any]) -> dict[str, str]:
+    """Return the options of a task that differ from its defaults, as words of a command."""
+    defaults = {key: option.default for key, option in options_of(tasks[name]).items()}
     return {
-        key: shlex.quote(f"task.{key}={_written(value)}")
+        key: shlex.quote(f"task.{key}={as_typed(value)}")
         for key, value in options.items()
-        if key != "seed" and value is not None and _written(value) != _written(usual.get(key))
+        if key != "seed" and value is not None and as_typed(value) != as_typed(defaults.get(key))
     }
 
 
 def baselines_for(model: str) -> list[str]:
     """Return common baselines of the same kind as a model, without importing all models."""
-    from undamped._base.registry import models
-    from undamped.lab.training.recipes import common_baselines, recipe_of
-
     if model not in models:
         return []
     package = _package(model)
@@ -71,18 +71,14 @@ def baselines_for(model: str) -> list[str]:
 
 def _package(model: str) -> str:
     """Return the package of a model, such as "undamped.nn"; "" for a third-party model."""
-    from undamped._base.registry import models
-
     module = models.index.get(model, "").partition(":")[0]
     return ".".join(module.split(".")[: 2 if module.startswith("undamped.nn") else 3])
 
 
 def _kind_of_model(name: str) -> tuple[Any, ...]:
     """Return what a model reads and predicts; models of the same kind can be compared."""
-    from undamped._base.registry import models
     from undamped.models.continuous.images import ImageModel
     from undamped.models.irregular.network import TimestampedNetwork
-    from undamped.models.task_model import TaskModel, answers_of
     from undamped.nn.recurrent import Recurrent
 
     model: Any = models[name]
@@ -93,41 +89,35 @@ def _kind_of_model(name: str) -> tuple[Any, ...]:
     return recurrent, *bases, is_task_model and not reads_series, answers_of(model)
 
 
-def _with_recordings(run: Run, model: str, others: list[str]) -> list[str]:
-    from undamped.lab.data.recordings.options import ReadingOptions
-
+def _with_recordings(run: Run, model: str, baselines: list[str]) -> list[str]:
     options = dict(run.settings["task"]["options"])
     file = shlex.quote(options.pop("file"))
     options.pop("seed", None)
-    settings = {key: shlex.quote(f"{key}={_written(value)}") for key, value in options.items()}
+    settings = {key: shlex.quote(f"{key}={as_typed(value)}") for key, value in options.items()}
     prepared = run.settings["preparation"]
     if prepared["kind"] == "forecast" and not prepared["timestamps"]:
-        named = dict.fromkeys([model, "seasonal-naive", "ridge-lags"])
+        names = dict.fromkeys([model, "seasonal-naive", "ridge-lags"])
         return [
-            " ".join(["undamped backtest", file, *named, *settings.values()]),
+            " ".join(["undamped backtest", file, *names, *settings.values()]),
             f"undamped predict {run.path} --figure future.png",
             f"undamped show {model}",
         ]
     reading = [word for key, word in settings.items() if key in ReadingOptions.__annotations__]
-    others = _next_best(run.settings.get("tried", []), model, run) or others
+    baselines = _runners_up(run.settings.get("tried", []), model, run) or baselines
     return [
-        " ".join(["undamped compare", file, model, *others, *settings.values(), "--seeds 3"]),
+        " ".join(["undamped compare", file, model, *baselines, *settings.values(), "--seeds 3"]),
         " ".join(["undamped data check", file, *reading]),
         f"undamped predict {run.path} {file}",
         f"undamped show {model}",
     ]
 
 
-def _next_best(tried: list[dict[str, Any]], model: str, run: Run) -> list[str]:
-    """Return the two best of a race behind the model that won it."""
+def _runners_up(attempts: list[dict[str, Any]], model: str, run: Run) -> list[str]:
+    """Return the two models of a portfolio that came after the selected one."""
     best: dict[str, float] = {}
     higher = run.task().higher_is_better
-    for one in tried:
-        if "score" in one and one["model"] != model:
-            pick = max if higher else min
-            best[one["model"]] = pick(one["score"], best.get(one["model"], one["score"]))
-    return sorted(best, key=lambda name: best[name], reverse=higher)[:2]
-
-
-def _written(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    for attempt in attempts:
+        name, score = attempt["model"], attempt.get("score")
+        if score is not None and name != model:
+            best[name] = (max if higher else min)(score, best.get(name, score))
+    return sorted(best, key=best.__getitem__, reverse=higher)[:2]

@@ -2,73 +2,70 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from undamped.lab.training.run import Run
-    from undamped.models.physics.state_model import StateModel
-    from undamped.models.relational.base import RelationalModel
-    from undamped.models.sequence_model import SequenceModel
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped._base.contract import Batch
+from undamped._base.files import write_text
+from undamped._base.options import options_in
+from undamped.lab.cli.commands.runs import Predict
+from undamped.lab.cli.screen import print_json, print_lines
+from undamped.lab.data.images.sequences import read_image_sequences
+from undamped.lab.data.recordings.read import read_sequences
+from undamped.lab.tasks.physics.scores import relative_error
+from undamped.lab.tasks.physics.trajectory_columns import TrajectoryColumns
+from undamped.lab.tasks.physics.trajectory_files import read_trajectories
+from undamped.lab.training.run import Run
+from undamped.models.physics.state_model import StateModel
+from undamped.models.task_model import TaskModel
 
 IMAGE_BATCH = 256
 
 
-def predict_sequences(model: SequenceModel, answer: str, path: Path, as_json: bool) -> None:
-    """Print the predictions for the sequences of a .npy or .csv file.
+def readable(prediction: Tensor, answer: str) -> Tensor:
+    """Return predictions in readable form: the most probable class, or the values."""
+    return prediction.argmax(-1) if answer == "class" else prediction
 
-    Args:
-        model: The model.
-        answer: The kind of prediction, such as "class".
-        path: The file.
-        as_json: Whether to print JSON for a script.
-    """
-    import torch
 
-    from undamped.lab.cli.screen import console, print_json
-    from undamped.lab.cli.verbs.predict import readable
-    from undamped.lab.data.recordings.read import read_sequences
-
-    symbols = model.input_kind == "symbols"
-    inputs = torch.from_numpy(read_sequences(path, model.input_size, symbols=symbols))
+def predict_sequences(run: Run, model: TaskModel, request: Predict) -> None:
+    """Print the predictions for the sequences of a .npy or .csv file."""
+    assert request.data is not None
+    shape, answer = run.shape, run.task().answer
+    symbols = shape.input_kind == "symbols"
+    inputs = torch.from_numpy(read_sequences(request.data, shape.input_size, symbols=symbols))
     with torch.no_grad():
         prediction = model(inputs)
     answers = readable(prediction, answer)
-    if model.readout == "every":
+    if shape.readout == "every":
         answers = answers.transpose(0, 1)
     rows: list[dict[str, Any]] = []
     for index, values in enumerate(answers):
         row: dict[str, Any] = {"sequence": index, "answer": values.squeeze(-1).tolist()}
-        if answer == "class" and model.readout != "every":
+        if answer == "class" and shape.readout != "every":
             row["probabilities"] = torch.softmax(prediction[index], -1).tolist()
         rows.append(row)
-    if as_json:
+    if request.as_json:
         print_json(rows)
         return
     for row in rows:
-        line = f"sequence {row['sequence']}: {row['answer']}"
-        if "probabilities" in row:
-            line += f"  (probability {max(row['probabilities']):.2f})"
-        console().print(line, soft_wrap=True)
+        highest = max(row.get("probabilities", [0.0]))
+        note = f"  (probability {highest:.2f})" if "probabilities" in row else ""
+        print_lines(f"sequence {row['sequence']}: {row['answer']}{note}")
 
 
-def predict_images(run: Run, model: RelationalModel, path: Path, as_json: bool) -> None:
-    """Print the class of every image sequence, with its probability.
+def predict_images(run: Run, model: TaskModel, request: Predict) -> None:
+    """Print the class of every image sequence of a file or folder, with its probability.
 
-    Args:
-        run: The run.
-        model: Its model.
-        path: folder/sequence/01.png, 02.png, …, or an .npz file with `pictures`.
-        as_json: Whether to print JSON for a script.
+    The data are folder/sequence/01.png, 02.png, …, or an .npz file with `pictures`.
     """
-    import numpy as np
-    import torch
-
-    from undamped._base.contract import Batch
-    from undamped.lab.cli.screen import console, print_json
-    from undamped.lab.data.images.sequences import read_image_sequences
-
-    data = read_image_sequences(path, labelled=False)
+    assert request.data is not None
+    data = read_image_sequences(request.data, labelled=False)
     images = torch.from_numpy(np.ascontiguousarray(data.images))
     rows = []
     with torch.no_grad():
@@ -84,33 +81,16 @@ def predict_images(run: Run, model: RelationalModel, path: Path, as_json: bool) 
         }
         for name, row in zip(data.names, rows, strict=True)
     ]
-    if as_json:
+    if request.as_json:
         print_json(answers)
         return
     for answer, row in zip(answers, rows, strict=True):
-        line = f"{answer['sequence']}: {answer['answer']}  (probability {max(row):.2f})"
-        console().print(line, soft_wrap=True, markup=False)
+        print_lines(f"{answer['sequence']}: {answer['answer']}  (probability {max(row):.2f})")
 
 
-def predict_trajectories(
-    run: Run, model: StateModel, data: Path, out: Path | None, as_json: bool
-) -> None:
-    """Predict a trajectory from the first state of every recording of a file, at its times.
-
-    Args:
-        run: The run.
-        model: Its model.
-        data: The file.
-        out: A CSV file for the states, or None.
-        as_json: Whether to print JSON.
-    """
-    import torch
-
-    from undamped.lab.cli.screen import console, print_json
-    from undamped.lab.tasks.physics.scores import relative_error
-    from undamped.lab.tasks.physics.trajectory_files import read_trajectories
-
-    recordings = read_trajectories(str(data), _columns(run, model))
+def predict_trajectories(run: Run, model: StateModel, request: Predict) -> None:
+    """Predict a trajectory from the first state of every recording of a file, at its times."""
+    recordings = read_trajectories(str(request.data), _columns(run, model))
     names, dtype = model.space.names, next(model.parameters()).dtype
     rows: list[dict[str, Any]] = []
     for index, true in enumerate(recordings.states):
@@ -128,29 +108,23 @@ def predict_trajectories(
                 "states": path.tolist(),
             }
         )
-    if out is not None:
-        _write(out, rows, names)
-    if as_json:
+    if request.out is not None:
+        _write(request.out, rows, names)
+    if request.as_json:
         print_json({"names": list(names), "recordings": rows})
         return
-    screen = console()
     for row in rows:
         end = ", ".join(f"{n} {v:.4g}" for n, v in zip(names, row["states"][-1], strict=True))
-        screen.print(
+        print_lines(
             f"recording {row['recording']}: relative error {row['relative_error']:.3g}; at "
-            f"t = {row['times'][-1]:.4g}: {end}",
-            soft_wrap=True,
-            markup=False,
+            f"t = {row['times'][-1]:.4g}: {end}"
         )
-    if out is not None:
-        screen.print(f"The states: {out}", soft_wrap=True, markup=False)
+    if request.out is not None:
+        print_lines(f"States: {request.out}")
 
 
 def _columns(run: Run, model: StateModel) -> dict[str, Any]:
     """Return the roles of the columns: as in training, or by the names of the state space."""
-    from undamped._base.options import options_in
-    from undamped.lab.tasks.physics.trajectory_columns import TrajectoryColumns
-
     declared = {name: option.default for name, option in options_in(TrajectoryColumns).items()}
     entry, space = run.settings["task"], model.space
     if entry["name"] == "trajectories":
@@ -170,11 +144,6 @@ def _columns(run: Run, model: StateModel) -> dict[str, Any]:
 
 
 def _write(out: Path, rows: list[dict[str, Any]], names: Any) -> None:
-    import csv
-    import io
-
-    from undamped._base.files import write_text
-
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["recording", "time", *names])

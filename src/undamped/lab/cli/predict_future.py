@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
+import torch
 
-    from undamped.lab.data.recordings.bands import Bands
-    from undamped.lab.data.recordings.preparation import Preparation
-    from undamped.lab.data.recordings.series import SeriesSet
-    from undamped.lab.training.run import Run
-    from undamped.models.latent.latent_model import LatentModel
-    from undamped.models.task_model import TaskModel
+from undamped._base.errors import OptionError
+from undamped._base.registry import tasks
+from undamped.lab.cli.figures import check_figure, save_figure
+from undamped.lab.data.recordings.bands import Bands
+from undamped.lab.data.recordings.grid import future_timestamps
+from undamped.lab.data.recordings.preparation import Preparation
+from undamped.lab.data.recordings.prepared import batch_of
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.series import SeriesTask
+from undamped.lab.training.calibration import answers_and_truth
+from undamped.lab.training.prediction import bounds_around, values_ahead
+from undamped.lab.training.run import Run
+from undamped.models.latent.latent_model import LatentModel
+from undamped.models.task_model import TaskModel
+
+MOST_SERIES, MOST_CHANNELS = 4, 4
+POINTS = 300
 
 
 def training_recordings(run: Run) -> SeriesSet | None:
@@ -22,9 +33,6 @@ def training_recordings(run: Run) -> SeriesSet | None:
     Args:
         run: The run.
     """
-    from undamped._base.registry import tasks
-    from undamped.lab.tasks.series import SeriesTask
-
     task = run.task() if run.settings["task"]["name"] in tasks else None
     return task.recordings if isinstance(task, SeriesTask) else None
 
@@ -35,14 +43,9 @@ def bands_of(run: Run, model: TaskModel, *, follow: bool) -> Bands | None:
     Args:
         run: The run.
         model: Its model.
-        follow: Whether to update them with the errors on the test part, up to the end of the
+        follow: Whether to update them with the errors on the test split, up to the end of the
             training recordings.
     """
-    import numpy as np
-
-    from undamped.lab.tasks.series import SeriesTask
-    from undamped.lab.training.calibration import answers_and_truth
-
     bands = run.bands()
     task = run.task() if follow else None
     if bands is None or not isinstance(task, SeriesTask) or not len(task.splits["test"]):
@@ -69,29 +72,20 @@ def with_times(
         series_set: The recordings that are continued.
         preparation: How the recordings were prepared.
     """
-    import numpy as np
-
-    from undamped.lab.data.recordings.grid import future_timestamps
-
     times, steps = series_set.times, preparation.horizon
     if times is None:
         return
     if preparation.at_times:  # steps of the typical gap
-        ahead = [t[-1] + preparation.typical_gap * np.arange(1, steps + 1) for t in times]
+        future = [t[-1] + preparation.typical_gap * np.arange(1, steps + 1) for t in times]
     else:
-        timestamps_ahead = future_timestamps(times, steps)
-        if timestamps_ahead is None:
-            return
-        ahead = timestamps_ahead
+        future = future_timestamps(times, steps)
     kind = series_set.columns.get("dates")
-    for answer, timestamps in zip(answers, ahead, strict=True):
+    for answer, timestamps in zip(answers, future or (), strict=future is not None):
         answer["times"] = timestamps.tolist() if kind is None else _dates(timestamps, kind == "utc")
 
 
 def _dates(seconds: np.ndarray, utc: bool) -> list[str]:
     """Return seconds since 1970 as ISO dates, with a time of day unless all are midnight."""
-    import numpy as np
-
     offset = "+00:00" if utc else ""
     if not utc and (seconds % 86_400 == 0).all():
         return np.datetime_as_string(seconds.astype("datetime64[s]"), unit="D").tolist()
@@ -116,8 +110,6 @@ def with_bands(
         preparation: How the recordings were prepared.
         bands: The prediction intervals.
     """
-    from undamped.lab.training.prediction import bounds_around, values_ahead
-
     forecasts = values_ahead(outputs, preparation, bands)
     around = bounds_around(outputs, preparation, bands)
     for answer, values, bounds in zip(answers, forecasts, around, strict=True):
@@ -149,10 +141,7 @@ def draw_forecasts(
         series_set: The recordings.
         path: The figure file.
     """
-    import numpy as np
-
-    from undamped.lab.report.forecast_figure import draw_future, save
-    from undamped.lab.training.prediction import bounds_around, values_ahead
+    from undamped.lab.report.forecast_figure import draw_future
 
     arranged = preparation.arrange(series_set)
     columns = [arranged.channels.index(name) for name in preparation.forecast]
@@ -168,11 +157,7 @@ def draw_forecasts(
         arranged.ids,
         preparation.forecast,
     )
-    save(figure, path)
-
-
-MOST_SERIES, MOST_CHANNELS = 4, 4
-POINTS = 300
+    save_figure(figure, path)
 
 
 def check_curves(model: TaskModel, path: Path | None, future: bool = False) -> None:
@@ -183,10 +168,6 @@ def check_curves(model: TaskModel, path: Path | None, future: bool = False) -> N
         path: The figure file.
         future: Whether forecasts are plotted, which works for any model.
     """
-    from undamped._base.errors import OptionError
-    from undamped.lab.cli.figures import check_figure
-    from undamped.models.latent.latent_model import LatentModel
-
     check_figure(path)
     if path is not None and not future and not isinstance(model, LatentModel):
         raise OptionError(
@@ -206,12 +187,7 @@ def draw_recordings(
         series_set: The recordings.
         path: The figure file.
     """
-    import numpy as np
-    import torch
     from matplotlib.figure import Figure
-
-    from undamped._base.files import write_atomically
-    from undamped.lab.data.recordings.prepared import batch_of
 
     arranged = preparation.arrange(series_set)
     indices = range(min(MOST_SERIES, len(arranged)))
@@ -244,8 +220,7 @@ def draw_recordings(
         axes[0, column].set_title(str(arranged.ids[index]), fontsize=9)
         axes[-1, column].set_xlabel("time" if prepared.times is not None else "step")
     axes[0, 0].legend(frameon=False, fontsize=8)
-    kind = path.suffix.lstrip(".")
-    write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))
+    save_figure(figure, path)
 
 
 def _plot_channel(

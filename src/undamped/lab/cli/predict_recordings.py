@@ -6,43 +6,43 @@ import csv
 import io
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-if TYPE_CHECKING:
-    from undamped.lab.data.recordings.bands import Bands
-    from undamped.lab.data.recordings.preparation import Preparation
-    from undamped.lab.data.recordings.series import SeriesSet
-    from undamped.lab.training.run import Run
-    from undamped.models.latent.latent_model import LatentModel
-    from undamped.models.task_model import TaskModel
+from undamped._base.errors import OptionError, printable
+from undamped._base.files import refuse_folder, write_text
+from undamped._base.registry import tasks
+from undamped.lab.cli.commands.runs import Predict
+from undamped.lab.cli.predict_future import (
+    bands_of,
+    check_curves,
+    draw_forecasts,
+    draw_recordings,
+    training_recordings,
+    with_bands,
+    with_times,
+)
+from undamped.lab.cli.screen import print_json, print_lines
+from undamped.lab.data.recordings.formats.table import rows as table_rows
+from undamped.lab.data.recordings.options import SYNTAX
+from undamped.lab.data.recordings.preparation import Preparation
+from undamped.lab.data.recordings.read import read_recordings
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.data.recordings.suspicions import in_words, strange_series
+from undamped.lab.tasks.series import SeriesTask
+from undamped.lab.training.prediction import predict_series, windows_of, with_standard_error
+from undamped.lab.training.run import Run
+from undamped.models.latent.latent_model import LatentModel
+from undamped.models.task_model import TaskModel
 
-SHOWN = 20
+MOST_LINES = 20
+Answer = dict[str, Any]
 
 
-def predict_recordings(
-    run: Run,
-    model: TaskModel,
-    preparation: Preparation,
-    data: Path | None,
-    out: Path | None,
-    as_json: bool,
-    figure: Path | None = None,
-) -> None:
-    """Predict for every series of a file, or of the test part; forecasts continue the series.
-
-    Args:
-        run: The run.
-        model: Its model.
-        preparation: How the recordings were prepared for it.
-        data: The file or folder; None for the recordings of the run.
-        out: A CSV file for the predictions, or None.
-        as_json: Whether to print JSON for a script.
-        figure: A file for a figure, or None.
-    """
-    from undamped._base.files import refuse_folder, write_text
-    from undamped.lab.cli.predict_future import bands_of, check_curves, with_bands, with_times
-    from undamped.lab.training.prediction import predict_series
-
+def predict_recordings(run: Run, model: TaskModel, request: Predict) -> None:
+    """Predict for every series of a file or of the test split; forecasts continue the series."""
+    preparation = run.preparation()
+    assert preparation is not None
+    data, out, figure = request.data, request.out, request.figure
     refuse_folder(out)
     future = preparation.kind == "forecast" and not preparation.at_times
     check_curves(model, figure, future)
@@ -57,23 +57,33 @@ def predict_recordings(
         with_times(answers, series_set, preparation)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        time = series_set.columns.get("time", "time")
-        write_text(out, _as_csv(answers, preparation, time))
+        write_text(out, _as_csv(answers, preparation, series_set.columns.get("time", "time")))
     if figure is not None:
-        _plot(model, preparation, series_set, outputs, bands, figure)
-    _print_answers(answers, out, figure, future, as_json)
+        if future:
+            draw_forecasts(outputs, preparation, bands, series_set, figure)
+        else:
+            draw_recordings(cast(LatentModel, model), preparation, series_set, figure)
+    if request.as_json:
+        print_json(answers)
+        return
+    print_lines(*map(_in_words, answers[:MOST_LINES]))
+    if len(answers) > MOST_LINES:
+        count = len(answers) - MOST_LINES
+        print_lines(f"… and {count:,} more; --out FILE.csv or --json has all.")
+    if out is not None:
+        print_lines(f"Predictions: {out}")
+    if figure is not None:
+        print_lines(f"{'Forecast' if future else 'Mean and interval'}: {figure}")
 
 
 def _recordings(
     run: Run, preparation: Preparation, data: Path | None, future: bool
 ) -> tuple[SeriesSet, bool]:
     """Return the series to predict for, and whether they are those of training."""
-    from undamped.lab.cli.predict_future import training_recordings
-
     if data is not None:
         return read_for(run, preparation, data), False
     series_set = training_recordings(run) if future else None
-    return (_test_part(run), False) if series_set is None else (series_set, True)
+    return (_test_split(run), False) if series_set is None else (series_set, True)
 
 
 def _answers(
@@ -82,12 +92,8 @@ def _answers(
     series_set: SeriesSet,
     outputs: list[Any],
     tested: bool,
-) -> list[dict[str, Any]]:
-    """Return one dictionary per series, with the true value where it is known."""
-    from undamped._base.errors import printable
-    from undamped.lab.data.recordings.suspicions import in_words, strange_series
-    from undamped.lab.training.prediction import with_standard_error
-
+) -> list[Answer]:
+    """Return one dictionary per series, with the true value if it is known."""
     unusual = strange_series(preparation, preparation.arrange(series_set).series)
     for sentence in in_words(unusual, series_set.ids):
         sys.stderr.write(printable(f"Warning: {sentence}\n"))
@@ -98,53 +104,14 @@ def _answers(
     lengths = series_set.lengths.tolist()
     for name, output, length, truth in zip(series_set.ids, outputs, lengths, truths, strict=True):
         if preparation.each_window:
-            answers.append(_of_windows(name, preparation, output, length, truth))
+            answer = _of_windows(name, preparation, output, length)
         else:
-            answer = _answer(name, preparation, output, truth)
-            answers.append(with_standard_error(answer, output, model, preparation))
+            answer = _answer(name, preparation, output)
+            answer = with_standard_error(answer, output, model, preparation)
+        answers.append(answer if truth is None else {**answer, "truth": truth})
     for index, warning in unusual.items():
         answers[index]["warning"] = warning
     return answers
-
-
-def _plot(
-    model: TaskModel,
-    preparation: Preparation,
-    series_set: SeriesSet,
-    outputs: list[Any],
-    bands: Bands | None,
-    path: Path,
-) -> None:
-    from undamped.lab.cli.predict_future import draw_forecasts, draw_recordings
-
-    if preparation.kind == "forecast" and not preparation.at_times:
-        draw_forecasts(outputs, preparation, bands, series_set, path)
-    else:
-        draw_recordings(cast("LatentModel", model), preparation, series_set, path)
-
-
-def _print_answers(
-    answers: list[dict[str, Any]],
-    out: Path | None,
-    figure: Path | None,
-    future: bool,
-    as_json: bool,
-) -> None:
-    from undamped.lab.cli.screen import console, print_json
-
-    if as_json:
-        print_json(answers)
-        return
-    screen = console()
-    for answer in answers[:SHOWN]:
-        screen.print(_in_words(answer), soft_wrap=True, markup=False)
-    if len(answers) > SHOWN:
-        screen.print(f"… and {len(answers) - SHOWN:,} more; --out FILE.csv or --json has all.")
-    if out is not None:
-        screen.print(f"Predictions: {out}", soft_wrap=True, markup=False)
-    if figure is not None:
-        title = "Forecast" if future else "Mean and interval"
-        screen.print(f"{title}: {figure}", soft_wrap=True, markup=False)
 
 
 def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
@@ -152,13 +119,9 @@ def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
 
     Args:
         run: The run.
-        preparation: Its preparation, which knows the channels.
+        preparation: Its preparation, which has the channels.
         path: The file or folder.
     """
-    from undamped.lab.data.recordings.formats.table import rows as table_rows
-    from undamped.lab.data.recordings.options import SYNTAX
-    from undamped.lab.data.recordings.read import read_recordings
-
     roles = run.settings.get("columns") or {}
     options: dict[str, Any] = {name: roles[name] for name in SYNTAX if name in roles}
     options["forecast"] = preparation.kind == "forecast"
@@ -181,48 +144,38 @@ def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
     return read_recordings(path, needs_target=False)
 
 
-def _test_part(run: Run) -> SeriesSet:
-    from undamped._base.errors import OptionError
-    from undamped._base.registry import tasks
-    from undamped.lab.tasks.series import SeriesTask
-
+def _test_split(run: Run) -> SeriesSet:
     task = run.task() if run.settings["task"]["name"] in tasks else None
     if not isinstance(task, SeriesTask) or not len(task.splits["test"]):
-        raise OptionError(f"{run.path} has no test part. Name a file after the run folder.")
+        raise OptionError(f"{run.path} has no test split. Name a file after the run folder.")
     return task.series_set.take(task.splits["test"])
 
 
-def _answer(name: str, preparation: Preparation, outputs: Any, truth: Any) -> dict[str, Any]:
+def _kind(preparation: Preparation) -> str:
+    return "label" if preparation.classes is not None else "value"
+
+
+def _answer(name: str, preparation: Preparation, outputs: Any) -> Answer:
     readings = preparation.answer(outputs)
-    answer: dict[str, Any] = {"id": name}
-    if preparation.readout == "every":
-        kind = "label" if preparation.classes is not None else "value"
-        answer[kind + "s"] = [step[kind] for step in readings]
-    else:
-        answer.update(readings[0])
-    if truth is not None:
-        answer["truth"] = truth
-    return answer
+    if preparation.readout != "every":
+        return {"id": name, **readings[0]}
+    kind = _kind(preparation)
+    return {"id": name, kind + "s": [step[kind] for step in readings]}
 
 
-def _of_windows(
-    name: str, preparation: Preparation, outputs: Any, length: int, truth: Any
-) -> dict[str, Any]:
+def _of_windows(name: str, preparation: Preparation, outputs: Any, length: int) -> Answer:
     """Return the answers to the windows of a series, with their first and last steps."""
-    from undamped.lab.training.prediction import windows_of
-
-    readings = preparation.answer(outputs)
-    spans = [(window.start, window.stop - 1) for window in windows_of(length, preparation)]
     windows = [
-        {"first": first, "last": last, **answer}
-        for (first, last), answer in zip(spans, readings, strict=True)
+        {"first": window.start, "last": window.stop - 1, **answer}
+        for window, answer in zip(
+            windows_of(length, preparation), preparation.answer(outputs), strict=True
+        )
     ]
-    kind = "label" if preparation.classes is not None else "value"
-    answer = {"id": name, kind + "s": [window[kind] for window in windows], "windows": windows}
-    return answer if truth is None else {**answer, "truth": truth}
+    kind = _kind(preparation)
+    return {"id": name, kind + "s": [window[kind] for window in windows], "windows": windows}
 
 
-def _in_words(answer: dict[str, Any]) -> str:
+def _in_words(answer: Answer) -> str:
     if "probabilities" in answer:
         note = f"probability {answer['probabilities'][answer['label']]:.2f}"
         if "margin" in answer:
@@ -262,50 +215,67 @@ def _few(values: list[Any]) -> str:
     return ("… " if len(values) > 10 else "") + " ".join(text)
 
 
-def _as_csv(answers: list[dict[str, Any]], preparation: Preparation, time: str) -> str:
+def _as_csv(answers: list[Answer], preparation: Preparation, time: str) -> str:
     """Return answers as CSV text; timestamps of forecasts are in the column `time`."""
+    if preparation.kind == "forecast":
+        header, rows = _forecast_table(answers, preparation, time)
+    elif preparation.readout == "every":
+        kind = _kind(preparation)
+        header = ["step", kind]
+        rows = [(a["id"], *pair) for a in answers for pair in enumerate(a[kind + "s"])]
+    elif preparation.each_window:
+        header, rows = _window_table(answers, preparation)
+    else:
+        header, rows = _label_table(answers, preparation)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    if preparation.kind == "forecast":
-        levels = [(name, q) for name, bands in answers[0].get("bands", {}).items() for q in bands]
-        quantiles = [f"{name}_{q}" for name, q in levels]
-        time_column = [time] if _common_columns(answers, "times") else []
-        table.writerow(["id", "step", *time_column, *preparation.forecast, *quantiles])
-        for answer in answers:
-            columns = [answer["times"]] if time_column else []
-            columns += [answer["forecast"][name] for name in preparation.forecast]
-            columns += [answer["bands"][name][q] for name, q in levels]
-            for step, values in enumerate(zip(*columns, strict=True), start=1):
-                table.writerow([answer["id"], step, *values])
-    elif preparation.readout == "every":
-        kind = "label" if preparation.classes is not None else "value"
-        table.writerow(["id", "step", kind])
-        for answer in answers:
-            for step, value in enumerate(answer[kind + "s"]):
-                table.writerow([answer["id"], step, value])
-    elif preparation.each_window:
-        classes = preparation.classes or []
-        kind = "label" if preparation.classes is not None else "value"
-        table.writerow(["id", "first", "last", kind, *(f"p_{name}" for name in classes)])
-        for answer in answers:
-            for window in answer["windows"]:
-                span = window["first"], window["last"]
-                probabilities = window.get("probabilities", {}).values()
-                table.writerow([answer["id"], *span, window[kind], *probabilities])
-    elif preparation.classes is not None:
-        extra = _common_columns(answers, "margin", "standard_error")
-        table.writerow(["id", "label", *(f"p_{name}" for name in preparation.classes), *extra])
-        for answer in answers:
-            row = [answer["id"], answer["label"], *answer["probabilities"].values()]
-            table.writerow([*row, *(answer[name] for name in extra)])
-    else:
-        extra = _common_columns(answers, "standard_error")
-        table.writerow(["id", "value", *extra])
-        for answer in answers:
-            table.writerow([answer["id"], answer["value"], *(answer[name] for name in extra)])
+    table.writerow(["id", *header])
+    table.writerows(rows)
     return text.getvalue()
 
 
-def _common_columns(answers: list[dict[str, Any]], *names: str) -> list[str]:
+def _forecast_table(
+    answers: list[Answer], preparation: Preparation, time: str
+) -> tuple[list[str], list[Any]]:
+    levels = [(name, q) for name, bands in answers[0].get("bands", {}).items() for q in bands]
+    time_column = [time] if _common_columns(answers, "times") else []
+    quantiles = [f"{name}_{q}" for name, q in levels]
+    rows = []
+    for answer in answers:
+        columns = [answer["times"]] if time_column else []
+        columns += [answer["forecast"][name] for name in preparation.forecast]
+        columns += [answer["bands"][name][q] for name, q in levels]
+        steps = enumerate(zip(*columns, strict=True), start=1)
+        rows += [(answer["id"], step, *values) for step, values in steps]
+    return ["step", *time_column, *preparation.forecast, *quantiles], rows
+
+
+def _window_table(answers: list[Answer], preparation: Preparation) -> tuple[list[str], list[Any]]:
+    kind = _kind(preparation)
+    columns = ["first", "last", kind]
+    rows = [
+        (answer["id"], *(window[c] for c in columns), *window.get("probabilities", {}).values())
+        for answer in answers
+        for window in answer["windows"]
+    ]
+    return [*columns, *(f"p_{name}" for name in preparation.classes or [])], rows
+
+
+def _label_table(answers: list[Answer], preparation: Preparation) -> tuple[list[str], list[Any]]:
+    extra = _common_columns(answers, "margin", "standard_error")
+    columns = [_kind(preparation)]
+    rows = [
+        (
+            answer["id"],
+            *(answer[c] for c in columns),
+            *answer.get("probabilities", {}).values(),
+            *(answer[name] for name in extra),
+        )
+        for answer in answers
+    ]
+    return [*columns, *(f"p_{name}" for name in preparation.classes or []), *extra], rows
+
+
+def _common_columns(answers: list[Answer], *names: str) -> list[str]:
     """Return the columns that all answers have."""
     return [name for name in names if all(name in answer for answer in answers)]

@@ -1,4 +1,4 @@
-"""What a person sees at the end: scores as bars, and a hint what to do next."""
+"""Output of commands: tables, bars of scores, JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -14,18 +14,20 @@ from rich.segment import Segment
 from rich.table import Table
 
 from undamped._base.errors import printable
-from undamped.lab.tasks.task import Task
+
+if TYPE_CHECKING:  # `undamped list` does not need torch
+    from undamped.lab.tasks.task import Task
 
 BAR = 32
 
 
 class SafeConsole(Console):
-    """A console that prints no control character but its own."""
+    """A console that prints no control characters except its own."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the pieces of what is printed, without control characters in their text."""
+        """Yield the segments to print, without control characters in their text."""
         for segment in super().render(renderable, options):
             if segment.control is None:
                 yield Segment(printable(segment.text), segment.style)
@@ -36,6 +38,12 @@ class SafeConsole(Console):
 def console() -> Console:
     """Return the console on standard output; names that come from files cannot control it."""
     return SafeConsole(highlight=False)
+
+
+def print_lines(*lines: str, style: str | None = None) -> None:
+    """Print plain text, a line each; markup is not interpreted and lines are not wrapped."""
+    for line in lines:
+        console().print(line, style=style, soft_wrap=True, markup=False)
 
 
 def print_json(value: Any) -> None:
@@ -52,55 +60,64 @@ def escape_controls(text: str) -> str:
     return re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def print_warnings(screen: Console, sentences: Iterable[str]) -> None:
-    """Print what deserves a look, a line each."""
+def print_warnings(sentences: Iterable[str]) -> None:
+    """Print warnings, a line each."""
     for sentence in sentences:
-        screen.print(f"  [yellow]![/] {escape(sentence)}", soft_wrap=True)
+        console().print(f"  [yellow]![/] {escape(sentence)}", soft_wrap=True)
+
+
+def as_typed(value: Any) -> str:
+    """Return a value as it is written on the command line."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def metric_name(task: Task) -> str:
-    """Return the metric as a person says it."""
+    """Return the name of the metric in words."""
     return task.metric.replace("_", " ")
 
 
 def number(value: float, task: Task) -> str:
-    """Write a score: shares as percentages, the rest with four digits."""
+    """Return a score as text: accuracies as percentages, others with four digits."""
     return f"{100 * value:.1f} %" if task.metric.endswith("accuracy") else f"{value:.4g}"
 
 
 def bars(rows: list[tuple[str, float, str]], task: Task) -> Table:
-    """Draw one bar per score, all on one scale from zero."""
+    """Return one bar per score, all on one scale from zero."""
     table = Table(box=None, show_header=False, padding=(0, 1))
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=26)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(style="dim", overflow="fold")
-    top = (
-        1.0
-        if task.metric.endswith("accuracy")
-        else max((value for _, value, _ in rows), default=1.0)
-    )
-    for place, (name, value, note) in enumerate(rows):
+    largest = max((value for _, value, _ in rows), default=1.0)
+    top = 1.0 if task.metric.endswith("accuracy") else largest
+    for row, (name, value, note) in enumerate(rows):
         filled = round(BAR * min(1.0, max(0.0, value / top))) if top else 0
-        colour = "blue" if place == 0 else "yellow"
-        drawn = f"[{colour}]{'█' * filled}[/]" + "·" * (BAR - filled)
-        table.add_row(escape(name), number(value, task), drawn, escape(note))
+        bar = f"[{'yellow' if row else 'blue'}]{'█' * filled}[/]" + "·" * (BAR - filled)
+        table.add_row(escape(name), number(value, task), bar, escape(note))
     return table
 
 
-def scores_line(part: str, scores: dict[str, float]) -> str:
-    """Write all scores of a part of the data in one line."""
-    shown = (f"{name.replace('_', ' ')} {value:.3g}" for name, value in scores.items())
-    return f"  {part}: {', '.join(shown)}"
+def baseline_bars(task: Task) -> list[tuple[str, float, str]]:
+    """Return the rows of `bars` for the chance level and the trivial baseline of a task."""
+    rows = [("chance level", task.chance.metric, task.chance.rule)]
+    if task.baseline is not None:
+        rows.append(("trivial baseline", task.baseline.metric, task.baseline.rule))
+    return rows
+
+
+def scores_line(split: str, scores: dict[str, float]) -> str:
+    """Return all scores of a split in one line."""
+    values = (f"{name.replace('_', ' ')} {value:.3g}" for name, value in scores.items())
+    return f"  {split}: {', '.join(values)}"
 
 
 def megabytes(count: float) -> str:
-    """Write a number of bytes for a person."""
+    """Return a number of bytes as text."""
     return f"{count / 2**20:.0f} MB"
 
 
 def duration(seconds: float) -> str:
-    """Write a time for a person."""
+    """Return a time as text."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 import torch
+from onnx import helper, numpy_helper
 from torch import Tensor
 
-if TYPE_CHECKING:
-    import onnx
+from undamped.version import __version__
 
 OPSET = 17
 """The version of the operators: old enough for common runtimes, new enough for Scan."""
@@ -52,16 +53,12 @@ class Graph:
 
     def nodes(self, kind: str, *inputs: str, outputs: int, **attributes: Any) -> list[str]:
         """Add an operator with several outputs; return their names."""
-        from onnx import helper
-
         names = [self.fresh(kind) for _ in range(outputs)]
         self._nodes.append(helper.make_node(kind, list(inputs), names, **attributes))
         return names
 
     def constant(self, value: Tensor | np.ndarray) -> str:
         """Return the name of a constant; equal constants are stored once."""
-        from onnx import numpy_helper
-
         root = self._root
         array = np.ascontiguousarray(value.detach().cpu() if isinstance(value, Tensor) else value)
         array = array.reshape(value.shape)  # ascontiguousarray turns scalars into vectors
@@ -82,8 +79,6 @@ class Graph:
 
     def optional_input(self, name: str, default: Tensor, shape: Shape) -> str:
         """Declare an optional input with a default value."""
-        from onnx import numpy_helper
-
         self._inputs.append(_value_info(name, default.dtype, shape))
         array = default.detach().cpu().contiguous().numpy()
         self._constants.append(numpy_helper.from_array(array, name))
@@ -91,8 +86,6 @@ class Graph:
 
     def output(self, name: str, value: str, dtype: torch.dtype, shape: Shape | None) -> None:
         """Declare a value as an output."""
-        from onnx import helper
-
         # Inputs and values of an enclosing graph cannot be outputs without a node.
         self._nodes.append(helper.make_node("Identity", [value], [name]))
         self._outputs.append(_value_info(name, dtype, shape))
@@ -119,8 +112,6 @@ class Graph:
         Returns:
             The last states by name, and the outputs, (time, …) each.
         """
-        from onnx import helper
-
         inner, values = Graph(self), {}
         for name, (_, dtype) in (*states.items(), *sequences.items()):
             values[name] = inner.input(inner.fresh(name), dtype, None)  # type: ignore[arg-type]
@@ -140,19 +131,12 @@ class Graph:
         return dict(zip(states, names, strict=False)), names[len(states) :]
 
     def _proto(self, name: str) -> onnx.GraphProto:
-        from onnx import helper
-
         return helper.make_graph(
             self._nodes, name, self._inputs, self._outputs, initializer=self._constants
         )
 
     def model(self, metadata: Mapping[str, str]) -> onnx.ModelProto:
         """Return the graph as a checked ONNX model."""
-        import onnx
-        from onnx import helper
-
-        from undamped.version import __version__
-
         model = helper.make_model(
             self._proto("undamped"),
             producer_name="undamped",
@@ -167,12 +151,8 @@ class Graph:
 
 def element_kind(dtype: torch.dtype) -> int:
     """Return the ONNX code of a type."""
-    from onnx import helper
-
     return helper.np_dtype_to_tensor_dtype(torch.empty(0, dtype=dtype).numpy().dtype)
 
 
 def _value_info(name: str, dtype: torch.dtype, shape: Shape | None) -> onnx.ValueInfoProto:
-    from onnx import helper
-
     return helper.make_tensor_value_info(name, element_kind(dtype), shape)

@@ -26,7 +26,7 @@ Row = tuple[list[float] | int, float | None]
 """A sample and its time."""
 
 
-class LiveModel:
+class LiveModel(SampleStream):
     """A model with its preparation and its state, in constant memory.
 
     It uses a copy of the network, which later training does not change.
@@ -47,35 +47,8 @@ class LiveModel:
             raise OptionError(
                 "A bidirectional network cannot read a stream. Use 'undamped predict'."
             )
+        super().__init__(model, subject.preparation)
         self.subject = subject
-        self._stream = SampleStream(model, subject.preparation)
-
-    @property
-    def steps(self) -> int:
-        """Number of samples so far."""
-        return self._stream.steps
-
-    def push(self, samples: Any, times: Any = None) -> None:
-        """Take one raw sample or several; the answer is computed on request.
-
-        Args:
-            samples: Numbers of all channels (channels,), or one symbol; NaN where one is missing.
-                With one dimension more, several samples in order.
-            times: Their timestamps, for models that were trained with timestamps.
-        """
-        self._stream.push(samples, times)
-
-    def outputs(self) -> Tensor:
-        """Return the output of the network after the samples so far, (1, output)."""
-        return self._stream.outputs()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state after the samples so far: tensors, plain values and a checksum."""
-        return self._stream.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a `state_dict`; raise DataError if it is damaged or of another model."""
-        self._stream.load_state_dict(state)
 
     def save_state(self, path: Path) -> None:
         """Write the state into a file, atomically."""

@@ -43,8 +43,7 @@ def export_onnx(
         The files, with the relative difference between their outputs and PyTorch's.
     """
     require_onnx()
-    from undamped.lab.export.sequence import sequence_model
-    from undamped.lab.export.step import step_model
+    from undamped.lab.export.model import sequence_model, step_model
 
     variants: list[tuple[Path, Callable[[Subject], Any], Callable[..., float]]] = [
         (path, sequence_model, check_sequence)

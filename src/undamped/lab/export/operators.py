@@ -1,8 +1,8 @@
-"""What torch operators are in ONNX: the few that one step of a network is made of.
+"""ONNX translations of the torch operators in one step of a network.
 
-torch's own exporter unrolls a loop over time for one fixed length; a graph with a loop in it has
-to be put together by hand, and then only the step inside it needs translation. A step is run
-once on an example while every operator it calls is written down.
+The exporter of torch unrolls a loop over time for one fixed length. Here the graph contains the
+loop, so that only the step inside it has to be translated: the step runs once on an example, and
+every operator that it calls is recorded.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch import Tensor
 from undamped._base.errors import OptionError
 from undamped._base.torch_internals import TorchDispatchMode, tree_leaves
 from undamped.lab.export.graph import Graph
-from undamped.lab.export.slot_operators import SLOT_OPERATORS, of_type
+from undamped.lab.export.slot_operators import SLOT_OPERATORS, of_type, plain
 
 EXAMPLES = 3
-"""Rows of an example. No operator below looks at the number of rows, so any other will do."""
+"""Rows of an example; no operator below depends on the number of rows."""
 
 
 class ComplexValue(NamedTuple):
-    """ONNX has no complex arithmetic in its runtimes: two real values stand for one."""
+    """A complex number as two real values, because ONNX runtimes have no complex arithmetic."""
 
     real: str
     imaginary: str
@@ -112,14 +112,10 @@ class _Record(TorchDispatchMode):
         return result
 
 
-# Each takes the record, torch's result, and torch's arguments.
+# Translations take the record, the result of torch, and the arguments of torch.
 
 
-def _plain(kind: str) -> Callable[..., Value]:
-    return lambda record, result, *inputs: record.node(kind, *inputs)
-
-
-def _same(record: _Record, result: Tensor, x: Tensor) -> Value:
+def _identity(record: _Record, result: Tensor, x: Tensor) -> Value:
     return record.value(x)
 
 
@@ -140,9 +136,9 @@ def _reversed_difference(
 
 
 def _product(record: _Record, result: Tensor, a: Any, b: Any) -> Value:
-    left, right = record.value(a), record.value(b)
-    if isinstance(left, ComplexValue) and isinstance(right, str):
-        return ComplexValue(*(record.graph.node("Mul", part, right) for part in left))
+    first, second = record.value(a), record.value(b)
+    if isinstance(first, ComplexValue) and isinstance(second, str):
+        return ComplexValue(*(record.graph.node("Mul", part, second) for part in first))
     factors = [of_type(record, factor, result.dtype) for factor in (a, b)]
     return record.graph.node("Mul", *factors)
 
@@ -240,12 +236,12 @@ def _leaky_relu(record: _Record, result: Tensor, x: Tensor, slope: float = 0.01)
 
 
 def _sigmoid(record: _Record, result: Tensor, x: Tensor) -> Value:
-    # onnxruntime's own Sigmoid is a tenth off where it is near 1e-6; networks that divide by
-    # small numbers make something of that.
-    return _opened(record, record.real(x))
+    return _exact_sigmoid(record, record.real(x))
 
 
-def _opened(record: _Record, value: str) -> str:
+def _exact_sigmoid(record: _Record, value: str) -> str:
+    # The Sigmoid of onnxruntime has a relative error of a tenth where it is near 1e-6, which
+    # matters in networks that divide by small numbers.
     graph = record.graph
     rest = graph.node("Exp", graph.node("Neg", value))
     return graph.node("Reciprocal", graph.node("Add", rest, record.real(1)))
@@ -256,20 +252,20 @@ def _inverse_root(record: _Record, result: Tensor, x: Tensor) -> Value:
 
 
 def _gelu(record: _Record, result: Tensor, x: Tensor, *, approximate: str = "none") -> Value:
-    assert approximate == "tanh"  # the form that networks here have
+    assert approximate == "tanh"  # the only form in this library
     graph, value = record.graph, record.real(x)
     cube = graph.node("Mul", graph.node("Mul", value, value), value)
     inner = graph.node("Add", value, graph.node("Mul", cube, record.real(0.044715)))
-    bent = graph.node("Tanh", graph.node("Mul", inner, record.real((2 / np.pi) ** 0.5)))
+    tanh = graph.node("Tanh", graph.node("Mul", inner, record.real((2 / np.pi) ** 0.5)))
     half = graph.node("Mul", value, record.real(0.5))
-    return graph.node("Mul", half, graph.node("Add", bent, record.real(1)))
+    return graph.node("Mul", half, graph.node("Add", tanh, record.real(1)))
 
 
 def _glu(record: _Record, result: Tensor, x: Tensor, dim: int = -1) -> Value:
     graph = record.graph
     sizes = graph.integers(result.shape[dim], result.shape[dim])
     value, gate = graph.nodes("Split", record.real(x), sizes, outputs=2, axis=dim)
-    return graph.node("Mul", value, _opened(record, gate))
+    return graph.node("Mul", value, _exact_sigmoid(record, gate))
 
 
 def _layer_norm(
@@ -289,38 +285,38 @@ def _layer_norm(
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "abs": _modulus,
-    "alias": _same,
+    "alias": _identity,
     "add.Tensor": _sum("Add"),
     "addmm": _product_and_sum,
     "cat": _join,
     "chunk": _split,
     "complex": _complex,
-    "detach": _same,
-    "div.Tensor": _plain("Div"),
+    "detach": _identity,
+    "div.Tensor": plain("Div"),
     "gelu": _gelu,
     "glu": _glu,
     "imag": _part(1),
     "layer_norm": _layer_norm,
     "leaky_relu": _leaky_relu,
     "linear": _linear,
-    "matmul": _plain("MatMul"),
-    "mm": _plain("MatMul"),
+    "matmul": plain("MatMul"),
+    "mm": plain("MatMul"),
     "mul.Tensor": _product,
-    "neg": _plain("Neg"),
+    "neg": plain("Neg"),
     "real": _part(0),
-    "relu": _plain("Relu"),
+    "relu": plain("Relu"),
     "remainder.Scalar": _remainder,
-    "round": _plain("Round"),
+    "round": plain("Round"),
     "rsqrt": _inverse_root,
     "rsub.Scalar": _reversed_difference,
     "sigmoid": _sigmoid,
-    "sign": _plain("Sign"),
+    "sign": plain("Sign"),
     "slice.Tensor": _slice,
     "split.Tensor": _split,
-    "sqrt": _plain("Sqrt"),
+    "sqrt": plain("Sqrt"),
     "stack": _stack,
     "sub.Tensor": _sum("Sub"),
     "sum.dim_IntList": _total,
-    "tanh": _plain("Tanh"),
+    "tanh": plain("Tanh"),
     **SLOT_OPERATORS,
 }

@@ -79,7 +79,7 @@ def prepare_sequence(
     values = graph.node("Where", running, standardise(graph, prepared, x), missing)
     observed = is_observed(graph, values)
     if prepared.missing == "mask":
-        parts = [_held(graph, values, observed, _steps(graph, values))[0], observed]
+        parts = [_fill_forward(graph, values, observed, _steps(graph, values))[0], observed]
     elif times is None:
         parts = [_interpolated(graph, values, observed, _steps(graph, values))]
     else:
@@ -87,19 +87,17 @@ def prepare_sequence(
         since = graph.node("Unsqueeze", graph.node("Sub", times, first), graph.integers(2))
         parts = [_interpolated(graph, values, observed, since)]
     if times is not None:
-        integers = graph.integers
-        later = graph.node(
-            "Slice", times, integers(1), integers(np.iinfo(np.int64).max), integers(0)
-        )
-        sooner = graph.node("Slice", times, integers(0), integers(-1), integers(0))
-        gaps = gap_feature(graph, subject, graph.node("Sub", later, sooner))
+        integers, end = graph.integers, np.iinfo(np.int64).max
+        later = graph.node("Slice", times, integers(1), integers(end), integers(0))
+        earlier = graph.node("Slice", times, integers(0), integers(-1), integers(0))
+        gaps = gap_feature(graph, subject, graph.node("Sub", later, earlier))
         pads = integers(1, 0, 0, 0)  # the first step has no gap before it: 0
         padded = graph.node("Pad", gaps, pads)
         parts.append(graph.node("Unsqueeze", padded, integers(2)))
     return features(graph, subject, parts)
 
 
-def _held(
+def _fill_forward(
     graph: Graph, values: str, observed: str, steps: str, *, backwards: bool = False
 ) -> list[str]:
     """Return the last observed value and its time; 0 and −1 if there is none.
@@ -131,25 +129,20 @@ def _held(
 
 def _interpolated(graph: Graph, values: str, observed: str, steps: str) -> str:
     """Interpolate missing values linearly; use the nearest value at the ends, 0 without any."""
-    left, left_time = _held(graph, values, observed, steps)
-    right, right_time = _held(graph, values, observed, steps, backwards=True)
+    last, last_time = _fill_forward(graph, values, observed, steps)
+    next_, next_time = _fill_forward(graph, values, observed, steps, backwards=True)
     zero = graph.constant(np.array(0.0))
-    no_left = graph.node("Less", left_time, zero)
-    no_right = graph.node("Less", right_time, zero)
+    no_last, no_next = (graph.node("Less", time, zero) for time in (last_time, next_time))
     # Where one side is missing, the other one is used for both; where both are, both are 0.
-    from_left = graph.node("Where", no_left, right, left)
-    from_right = graph.node("Where", no_right, left, right)
-    width = graph.node("Sub", right_time, left_time)
+    start = graph.node("Where", no_last, next_, last)
+    end = graph.node("Where", no_next, last, next_)
     # Where a side is missing there is no slope, and no width to divide by.
-    level = graph.node("Or", no_left, no_right)
-    width = graph.node(
-        "Where", graph.node("Or", level, observed), graph.constant(np.array(1.0)), width
-    )
-    slope = graph.node("Div", graph.node("Sub", from_right, from_left), width)
-    line = graph.node(
-        "Add", from_left, graph.node("Mul", slope, graph.node("Sub", steps, left_time))
-    )
-    return graph.node("Where", observed, values, line)
+    undefined = graph.node("Or", graph.node("Or", no_last, no_next), observed)
+    width = graph.node("Sub", next_time, last_time)
+    width = graph.node("Where", undefined, graph.constant(np.array(1.0)), width)
+    slope = graph.node("Div", graph.node("Sub", end, start), width)
+    rise = graph.node("Mul", slope, graph.node("Sub", steps, last_time))
+    return graph.node("Where", observed, values, graph.node("Add", start, rise))
 
 
 def _steps(graph: Graph, values: str) -> str:

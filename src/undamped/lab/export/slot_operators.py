@@ -1,7 +1,7 @@
-"""What torch operators are in ONNX: those that choose among remembered states.
+"""ONNX translations of the torch operators that select stored states.
 
-Slots are a second dimension beside the batch, choices are masks: three dimensions, truth values and
-whole numbers, which the other networks' steps do not have.
+Slots are a second dimension besides the batch, and selections are masks: these operators have three
+dimensions, booleans and integers, which the steps of other networks do not have.
 """
 
 from __future__ import annotations
@@ -13,22 +13,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped.lab.export.graph import element_kind
+
 if TYPE_CHECKING:
     from undamped.lab.export.operators import _Record
 
 
 def of_type(record: _Record, argument: Any, dtype: torch.dtype) -> str:
-    """Return a value as another type; numbers of Python become constants of it."""
+    """Return a value cast to a type; numbers of Python become constants of it."""
     if not isinstance(argument, Tensor):
         return record.graph.constant(torch.tensor(argument, dtype=dtype))
     if argument.dtype == dtype:
         return record.real(argument)
-    from undamped.lab.export.graph import element_kind
-
     return record.graph.node("Cast", record.real(argument), to=element_kind(dtype))
 
 
-def _compared(kind: str, negated: bool = False) -> Callable[..., str]:
+def plain(kind: str) -> Callable[..., str]:
+    """Return the translation of an operator that ONNX has with the same arguments."""
+    return lambda record, result, *inputs: record.node(kind, *inputs)
+
+
+def _comparison(kind: str, negated: bool = False) -> Callable[..., str]:
     def write(record: _Record, result: Tensor, a: Tensor, b: Any) -> str:
         dtype = torch.result_type(a, b)
         comparison = record.graph.node(kind, of_type(record, a, dtype), of_type(record, b, dtype))
@@ -37,15 +42,7 @@ def _compared(kind: str, negated: bool = False) -> Callable[..., str]:
     return write
 
 
-def _both(record: _Record, result: Tensor, a: Tensor, b: Tensor) -> str:
-    return record.graph.node("And", record.real(a), record.real(b))
-
-
-def _not(record: _Record, result: Tensor, a: Tensor) -> str:
-    return record.graph.node("Not", record.real(a))
-
-
-def _where(record: _Record, result: Tensor, mask: Tensor, a: Any, b: Any) -> str:
+def _select(record: _Record, result: Tensor, mask: Tensor, a: Any, b: Any) -> str:
     values = (of_type(record, part, result.dtype) for part in (a, b))
     return record.graph.node("Where", record.real(mask), *values)
 
@@ -55,16 +52,15 @@ def _masked_fill(record: _Record, result: Tensor, x: Tensor, mask: Tensor, value
     return record.graph.node("Where", record.real(mask), filling, record.real(x))
 
 
-def _least(
+def _minimum(
     record: _Record, result: Any, x: Tensor, dim: int, keepdim: bool = False
 ) -> tuple[str, str]:
-    graph, value, keep = record.graph, record.real(x), int(keepdim)
-    least = graph.node("ReduceMin", value, axes=[dim], keepdims=keep)
-    return least, graph.node("ArgMin", value, axis=dim, keepdims=keep)
+    minimum = record.node("ReduceMin", x, axes=[dim], keepdims=int(keepdim))
+    return minimum, record.node("ArgMin", x, axis=dim, keepdims=int(keepdim))
 
 
 def _softmax(record: _Record, result: Tensor, x: Tensor, dim: int, *_: Any) -> str:
-    return record.graph.node("Softmax", record.real(x), axis=dim)
+    return record.node("Softmax", x, axis=dim)
 
 
 def _log_sigmoid(record: _Record, result: Tensor, x: Tensor) -> str:
@@ -74,30 +70,30 @@ def _log_sigmoid(record: _Record, result: Tensor, x: Tensor) -> str:
 
 def _square(record: _Record, result: Tensor, x: Tensor, exponent: float = 2) -> str:
     assert exponent == 2
-    return record.graph.node("Mul", record.real(x), record.real(x))
+    return record.node("Mul", x, x)
 
 
-def _reshaped(record: _Record, result: Tensor, x: Tensor, *_: Any) -> str:
-    # The first dimension is the batch, and 0 says that it stays what it is.
+def _reshape(record: _Record, result: Tensor, x: Tensor, *_: Any) -> str:
+    # The first dimension is the batch, and 0 leaves it unchanged.
     return record.graph.node("Reshape", record.real(x), record.graph.integers(0, *result.shape[1:]))
 
 
-def _raised(record: _Record, result: Tensor, x: Tensor, dim: int) -> str:
+def _unsqueeze(record: _Record, result: Tensor, x: Tensor, dim: int) -> str:
     axis = dim if dim >= 0 else result.dim() + dim
     return record.graph.node("Unsqueeze", record.real(x), record.graph.integers(axis))
 
 
-def _lowered(record: _Record, result: Tensor, x: Tensor, dim: int) -> str:
+def _squeeze(record: _Record, result: Tensor, x: Tensor, dim: int) -> str:
     axis = dim if dim >= 0 else x.dim() + dim
     return record.graph.node("Squeeze", record.real(x), record.graph.integers(axis))
 
 
-def _selected(record: _Record, result: Tensor, x: Tensor, dim: int, index: int) -> str:
+def _index(record: _Record, result: Tensor, x: Tensor, dim: int, index: int) -> str:
     position = record.graph.constant(np.array(index))
     return record.graph.node("Gather", record.real(x), position, axis=dim)
 
 
-def _filled(value: float) -> Callable[..., str]:
+def _full_like(value: float) -> Callable[..., str]:
     def write(record: _Record, result: Tensor, x: Tensor, **_: Any) -> str:
         sizes = record.graph.node("Shape", record.real(x))
         scalar = record.graph.constant(torch.full((1,), value, dtype=result.dtype))
@@ -107,27 +103,27 @@ def _filled(value: float) -> Callable[..., str]:
 
 
 SLOT_OPERATORS: dict[str, Callable[..., Any]] = {
-    "__and__.Tensor": _both,
-    "bitwise_not": _not,
-    "eq.Scalar": _compared("Equal"),
-    "eq.Tensor": _compared("Equal"),
-    "flatten.using_ints": _reshaped,
-    "ge.Scalar": _compared("GreaterOrEqual"),
-    "gt.Tensor": _compared("Greater"),
+    "__and__.Tensor": plain("And"),
+    "bitwise_not": plain("Not"),
+    "eq.Scalar": _comparison("Equal"),
+    "eq.Tensor": _comparison("Equal"),
+    "flatten.using_ints": _reshape,
+    "ge.Scalar": _comparison("GreaterOrEqual"),
+    "gt.Tensor": _comparison("Greater"),
     "log_sigmoid": _log_sigmoid,
     "masked_fill.Scalar": _masked_fill,
-    "min.dim": _least,
-    "ne.Scalar": _compared("Equal", negated=True),
-    "ones_like": _filled(1),
+    "min.dim": _minimum,
+    "ne.Scalar": _comparison("Equal", negated=True),
+    "ones_like": _full_like(1),
     "pow.Tensor_Scalar": _square,
-    "select.int": _selected,
+    "select.int": _index,
     "softmax.int": _softmax,
     "square": _square,
-    "squeeze.dim": _lowered,
-    "unsqueeze": _raised,
-    "view": _reshaped,
-    "where.self": _where,
-    "where.ScalarOther": _where,
-    "where.ScalarSelf": _where,
-    "zeros_like": _filled(0),
+    "squeeze.dim": _squeeze,
+    "unsqueeze": _unsqueeze,
+    "view": _reshape,
+    "where.self": _select,
+    "where.ScalarOther": _select,
+    "where.ScalarSelf": _select,
+    "zeros_like": _full_like(0),
 }

@@ -57,18 +57,23 @@ class Confusion(Result):
     @property
     def recall(self) -> NDArray[np.float64]:
         """The recall of every class; NaN where it has no sequences."""
-        return _shares(self.counts.diagonal(), self.counts.sum(1))
+        return _fractions(self.counts.diagonal(), self.counts.sum(1))
 
     @property
     def precision(self) -> NDArray[np.float64]:
         """The precision of every class; NaN where it was never predicted."""
-        return _shares(self.counts.diagonal(), self.counts.sum(0))
+        return _fractions(self.counts.diagonal(), self.counts.sum(0))
 
     @property
     def f1(self) -> NDArray[np.float64]:
         """The harmonic mean of precision and recall."""
         both = self.counts.sum(0) + self.counts.sum(1)
-        return _shares(2 * self.counts.diagonal(), both)
+        return _fractions(2 * self.counts.diagonal(), both)
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of correct predictions."""
+        return float(self.counts.diagonal().sum() / max(1, self.counts.sum()))
 
     @property
     def balanced(self) -> float:
@@ -78,23 +83,20 @@ class Confusion(Result):
     @property
     def sentence(self) -> str:
         """Accuracy and balanced accuracy."""
-        total = int(self.counts.sum())
-        share = self.counts.diagonal().sum() / max(1, total)
         return (
-            f"The accuracy on {total:,} sequences of the test split is {100 * share:.1f} %, the "
-            f"balanced accuracy {100 * self.balanced:.1f} %."
+            f"The accuracy on {int(self.counts.sum()):,} sequences of the test split is "
+            f"{100 * self.accuracy:.1f} %, the balanced accuracy {100 * self.balanced:.1f} %."
         )
 
     @property
     def judgement(self) -> Judgement:
         """Classes with a low recall."""
-        share = 100 * self.counts.diagonal().sum() / max(1, self.counts.sum())
         weak = [
             name
             for name, value in zip(self.classes, self.recall, strict=True)
             if np.isfinite(value) and value < WEAK
         ]
-        accuracy = f"the test accuracy is {share:.1f} %"
+        accuracy = f"the test accuracy is {100 * self.accuracy:.1f} %"
         if not weak:
             return Judgement(f"{accuracy}, and every class has a recall of at least 50 %", "good")
         listed = ", ".join(weak[:3]) + (f" and {len(weak) - 3} more" if len(weak) > 3 else "")
@@ -127,9 +129,9 @@ class Confusion(Result):
         """The matrix, of the first model only."""
         if style.index:
             return []
-        shares = _shares(self.counts, self.counts.sum(1, keepdims=True))
+        rows = _fractions(self.counts, self.counts.sum(1, keepdims=True))
         names = list(self.classes)
-        return [style.heatmap(shares.round(3), "fraction", x=names, y=names, zmin=0, zmax=1)]
+        return [style.heatmap(rows.round(3), "fraction", x=names, y=names, zmin=0, zmax=1)]
 
 
 def confusion(
@@ -165,7 +167,7 @@ def _names(task: Task) -> tuple[str, ...]:
     return names if len(names) == task.output_size else tuple(map(str, range(task.output_size)))
 
 
-def _shares(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
+def _fractions(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
     return np.divide(
         counts, totals, out=np.full(np.broadcast(counts, totals).shape, np.nan), where=totals > 0
     )

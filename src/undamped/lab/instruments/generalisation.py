@@ -27,7 +27,7 @@ LEARNED = 0.5
 class Generalisation(Result):
     """Scores on new objects, and on data like the training data.
 
-    `scores[k]` is the metric on `parts[k]`; the last part is like the training data.
+    `scores[k]` is the metric on `parts[k]`; the last split is like the training data.
     """
 
     question = "Has the model learned the rule, or the training images?"
@@ -92,16 +92,14 @@ class Generalisation(Result):
             (
                 "new objects or rules" if part == "test" else part,
                 f"{100 * score:.1f} %",
-                ""
-                if index == len(self.parts) - 1
-                else f"{100 * (self.familiar - score):.1f} points",
+                "" if part == self.parts[-1] else f"{100 * (self.familiar - score):.1f} points",
             )
-            for index, (part, score) in enumerate(zip(self.parts, self.scores, strict=True))
+            for part, score in zip(self.parts, self.scores, strict=True)
         ]
 
     @property
     def layout(self) -> Layout:
-        """Scores of all parts."""
+        """Scores of all splits."""
         listed = ", ".join(f"{index} {part}" for index, part in enumerate(self.parts))
         return Layout(
             "Generalisation",
@@ -138,10 +136,8 @@ def generalisation(
             f"got {', '.join(parts)} scored by {task.metric}; hold some objects out, for example "
             "with task.holdout=95"
         )
-    names = [part for part in parts if part != optional.in_distribution(task)] + [
-        optional.in_distribution(task)
-    ]
-    scores = [_score(model, parts[part], sequences) for part in names]
+    names = sorted(parts, key=lambda name: name == optional.in_distribution(task))
+    scores = [_score(model, parts[name], sequences) for name in names]
     return Generalisation(
         tuple(names), np.array(scores), task.chance.metric, task.metric, sequences, name
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from undamped._base.contract import StateSpace
 from undamped._base.errors import OptionError
+from undamped.analysis.core import InapplicableError, Probe, Result
 from undamped.analysis.core.unrolled import evaluating
 from undamped.lab.tasks.physics.scores import RolloutScores, relative_error
 from undamped.lab.tasks.physics.system import System
@@ -19,11 +21,29 @@ from undamped.lab.tasks.task import Task
 from undamped.models.physics.fields.coordinates import split_inputs
 from undamped.models.physics.state_model import StateModel
 
-if TYPE_CHECKING:
-    from undamped.analysis.core.probe import Probe
-
 STARTS = 6
 """Number of trajectories."""
+
+
+class MotionResult(Result):
+    """Base class of instruments of a learned motion."""
+
+    of_motion = True
+
+    @classmethod
+    @abstractmethod
+    def of(cls, motion: Motion, name: str) -> Self:
+        """Measure a motion.
+
+        Args:
+            motion: The motion.
+            name: Name of the model in figures.
+        """
+
+    @classmethod
+    def measure(cls, probe: Probe) -> Self:
+        """Measure the longest test split of the task."""
+        return cls.of(motion_of(probe), probe.name)
 
 
 @dataclass(frozen=True)
@@ -50,23 +70,6 @@ class Motion:
     energy: Callable[[Tensor], Tensor] | None
     system: System[Any] | None
 
-    @classmethod
-    def of(cls, probe: Probe, count: int = STARTS) -> Motion:
-        """Integrate a model from the initial states of its task's longest test split.
-
-        Args:
-            probe: A model of a dynamical system, with its task.
-            count: Number of trajectories.
-        """
-        from undamped.analysis.core.probe import InapplicableError
-
-        model = probe.network
-        if not isinstance(model, StateModel):
-            raise InapplicableError("it is not a model of a dynamical system")
-        if probe.task is None:
-            raise InapplicableError("there is no task with the true motion")
-        return follow(model, probe.task, count)
-
     @property
     def errors(self) -> Tensor:
         """Relative errors, (times, batch)."""
@@ -81,19 +84,21 @@ def motion_of(probe: Probe) -> Motion:
     """Return the motion of a probe's model, computed once for all instruments."""
     cache = vars(probe)
     if "motion" not in cache:
-        cache["motion"] = Motion.of(probe)
+        if not isinstance(probe.network, StateModel):
+            raise InapplicableError("it is not a model of a dynamical system")
+        if probe.task is None:
+            raise InapplicableError("there is no task with the true motion")
+        cache["motion"] = follow(probe.network, probe.task)
     return cache["motion"]
 
 
 def follow(model: StateModel, task: Task, count: int = STARTS) -> Motion:
     """Integrate a model from the initial states of a task's longest test split; see `Motion`."""
-    from undamped.analysis.core.probe import InapplicableError
-
-    parts = [part for part in task.test_tasks().values() if isinstance(part, RolloutScores)]
-    if not parts:
+    splits = [split for split in task.test_tasks().values() if isinstance(split, RolloutScores)]
+    if not splits:
         raise InapplicableError("its task has no trajectories")
-    part = parts[-1]
-    batch = part.batch("test", 0, count)
+    split = splits[-1]
+    batch = split.batch("test", 0, count)
     assert batch.target_times is not None
     start, u = split_inputs(model.space, batch.inputs)
     like = next(model.parameters())
@@ -102,7 +107,7 @@ def follow(model: StateModel, task: Task, count: int = STARTS) -> Motion:
         inputs = None if u is None else u.to(like)
         path = model.trajectory(start.to(like), when, inputs, on_failure="return").double().cpu()
     first = start.double().unsqueeze(0)
-    energy = torch.no_grad()(part.energy)
+    energy = torch.no_grad()(split.energy)
     return Motion(
         model,
         model.space,
@@ -111,7 +116,7 @@ def follow(model: StateModel, task: Task, count: int = STARTS) -> Motion:
         torch.cat((first, path)),
         u,
         None if energy(first) is None else energy,  # type: ignore[arg-type]
-        getattr(part, "system", None),
+        getattr(split, "system", None),
     )
 
 

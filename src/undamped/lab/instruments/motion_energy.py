@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -10,16 +11,16 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.registry import instruments
-from undamped.analysis.core import Layout, Probe, Result, Style, Trace
+from undamped.analysis.core import Layout, Style, Trace
 from undamped.analysis.core.figures import positive
-from undamped.lab.instruments.motion import Motion, follow, motion_of
+from undamped.lab.instruments.motion import Motion, MotionResult, follow
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
 
 
 @instruments.register("motion_energy")
 @dataclass(frozen=True)
-class MotionEnergy(Result):
+class MotionEnergy(MotionResult):
     """Errors of the energy along the learned motion.
 
     `true_energy` is the mean over trajectories of |E(learned) − E(true)| at every time, None where
@@ -38,7 +39,6 @@ class MotionEnergy(Result):
 
     question = "Is the energy conserved along the learned motion?"
     page_order = 12
-    of_motion = True
     columns = ("energy", "error at the end", "relative to its spread", "growth")
     figure_layout = Layout(
         "Energy along the learned motion",
@@ -50,9 +50,23 @@ class MotionEnergy(Result):
     )
 
     @classmethod
-    def measure(cls, probe: Probe) -> MotionEnergy:
-        """Measure the trajectories of the longest test split."""
-        return _drift(motion_of(probe), probe.name)
+    def of(cls, motion: Motion, name: str) -> Self:
+        """Measure the errors of the energy along a motion."""
+        finite = motion.learned.isfinite().all(-1)
+        true = model_energy = None
+        scale = model_scale = 0.0
+        if motion.energy is not None:
+            reached = motion.energy(motion.learned.nan_to_num())
+            expected = motion.energy(motion.true)
+            true, scale = _mean_error(reached - expected, finite), _spread(expected[0])
+        quiet = motion.inputs is None or not bool(motion.inputs.any())
+        energy = _model_energy(motion) if quiet else None
+        if energy is not None:
+            model_energy, model_scale = _mean_error(energy - energy[:1], finite), _spread(energy[0])
+        if true is None and model_energy is None:
+            raise OptionError("neither the system nor the model has a known energy")
+        failed = 1 - finite.double().mean().item()
+        return cls(motion.times.numpy(), true, model_energy, scale, model_scale, failed, name)
 
     @property
     def sentence(self) -> str:
@@ -70,8 +84,9 @@ class MotionEnergy(Result):
         """Error at the end, relative to the spread, and the exponent of its growth."""
         rows = []
         for title, curve, scale in self._curves():
-            share = f"{100 * curve[-1] / scale:.2g} %" if scale else ""
-            rows.append((title, f"{curve[-1]:.2g}", share, f"t^{_exponent(self.times, curve):.1f}"))
+            relative = f"{100 * curve[-1] / scale:.2g} %" if scale else ""
+            growth = f"t^{_exponent(self.times, curve):.1f}"
+            rows.append((title, f"{curve[-1]:.2g}", relative, growth))
         return rows
 
     def _curves(self) -> list[tuple[str, np.ndarray, float]]:
@@ -103,25 +118,7 @@ def motion_energy(model: StateModel, task: Task, *, count: int = 6, name: str = 
     Example:
         >>> motion_energy(model, task).sentence
     """
-    return _drift(follow(model, task, count), name)
-
-
-def _drift(motion: Motion, name: str) -> MotionEnergy:
-    finite = motion.learned.isfinite().all(-1)
-    true = model_energy = None
-    scale = model_scale = 0.0
-    if motion.energy is not None:
-        reached = motion.energy(motion.learned.nan_to_num())
-        expected = motion.energy(motion.true)
-        true, scale = _mean_error(reached - expected, finite), _spread(expected[0])
-    quiet = motion.inputs is None or not bool(motion.inputs.any())
-    energy = _model_energy(motion) if quiet else None
-    if energy is not None:
-        model_energy, model_scale = _mean_error(energy - energy[:1], finite), _spread(energy[0])
-    if true is None and model_energy is None:
-        raise OptionError("neither the system nor the model has a known energy")
-    failed = 1 - finite.double().mean().item()
-    return MotionEnergy(motion.times.numpy(), true, model_energy, scale, model_scale, failed, name)
+    return MotionEnergy.of(follow(model, task, count), name)
 
 
 def _spread(energies: Tensor) -> float:

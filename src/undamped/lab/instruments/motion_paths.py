@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -11,9 +11,9 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.registry import instruments
-from undamped.analysis.core import Layout, Probe, Result, Style, Trace
+from undamped.analysis.core import Layout, Style, Trace
 from undamped.analysis.core.figures import reference
-from undamped.lab.instruments.motion import Motion, follow, joined, motion_of
+from undamped.lab.instruments.motion import Motion, MotionResult, follow, joined
 from undamped.lab.tasks.physics.system import Drawing, in_phase_plane
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
@@ -23,7 +23,7 @@ Rods = tuple[tuple[int, int], ...]
 
 @instruments.register("motion_paths")
 @dataclass(frozen=True)
-class MotionPaths(Result):
+class MotionPaths(MotionResult):
     """Paths of bodies from one initial state: `true` and `learned`, (times, bodies, 2).
 
     `rods` are pairs of bodies with a line between them, numbered from 1; 0 is the origin.
@@ -41,13 +41,25 @@ class MotionPaths(Result):
 
     question = "How do the learned paths compare with the true ones?"
     page_order = 8
-    of_motion = True
     columns = ("body", "distance in the middle", "distance at the end")
 
     @classmethod
-    def measure(cls, probe: Probe) -> MotionPaths:
-        """Compute the first trajectory of the longest test split."""
-        return paths_of(motion_of(probe), 0, probe.name)
+    def of(cls, motion: Motion, name: str, start: int = 0) -> Self:
+        """Return the paths from one of the initial states of a motion."""
+        if not 0 <= start < motion.true.shape[1]:
+            raise OptionError(f"start must be from 0 to {motion.true.shape[1] - 1}, got {start}.")
+        true, learned = (
+            _drawing(motion, states[:, start]) for states in (motion.true, motion.learned)
+        )
+        return cls(
+            motion.times.numpy(),
+            true.bodies.numpy(),
+            learned.bodies.numpy(),
+            true.rods,
+            (true.x, true.y),
+            true.equal,
+            name,
+        )
 
     @property
     def distance(self) -> np.ndarray:
@@ -107,26 +119,10 @@ def motion_paths(model: StateModel, task: Task, *, start: int = 0, name: str = "
     Example:
         >>> motion_paths(model, task).save_figure("paths.png")
     """
-    return paths_of(follow(model, task, start + 1), start, name)
+    return MotionPaths.of(follow(model, task, start + 1), name, start)
 
 
-def paths_of(motion: Motion, start: int, name: str) -> MotionPaths:
-    """Return the paths from one of the initial states of a motion."""
-    if not 0 <= start < motion.true.shape[1]:
-        raise OptionError(f"start must be from 0 to {motion.true.shape[1] - 1}, got {start}.")
-    true, learned = (_drawn(motion, states[:, start]) for states in (motion.true, motion.learned))
-    return MotionPaths(
-        motion.times.numpy(),
-        true.bodies.numpy(),
-        learned.bodies.numpy(),
-        true.rods,
-        (true.x, true.y),
-        true.equal,
-        name,
-    )
-
-
-def _drawn(motion: Motion, states: Tensor) -> Drawing:
+def _drawing(motion: Motion, states: Tensor) -> Drawing:
     if motion.system is None:
         return in_phase_plane(states, motion.space.names)
     finite = states.isfinite().all(-1)

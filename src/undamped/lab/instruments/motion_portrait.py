@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -10,9 +11,9 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.registry import instruments
-from undamped.analysis.core import Layout, Probe, Result, Style, Trace
+from undamped.analysis.core import Layout, Style, Trace
 from undamped.analysis.core.figures import reference
-from undamped.lab.instruments.motion import Motion, follow, joined, motion_of
+from undamped.lab.instruments.motion import Motion, MotionResult, follow, joined
 from undamped.lab.tasks.physics.scores import valid_time
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
@@ -20,7 +21,7 @@ from undamped.models.physics.state_model import StateModel
 
 @instruments.register("motion_portrait")
 @dataclass(frozen=True)
-class MotionPortrait(Result):
+class MotionPortrait(MotionResult):
     """A position and its momentum or velocity along some trajectories, learned and true.
 
     `learned` and `true` hold the two coordinates, (times, trajectories, 2), whose names are
@@ -37,13 +38,30 @@ class MotionPortrait(Result):
 
     question = "Does the learned flow follow the true one?"
     page_order = 10
-    of_motion = True
     columns = ("over time", "relative error", "valid until", "of")
 
     @classmethod
-    def measure(cls, probe: Probe) -> MotionPortrait:
-        """Measure the first degree of dof."""
-        return _portrait(motion_of(probe), 0, probe.name)
+    def of(cls, motion: Motion, name: str, dof: int = 0) -> Self:
+        """Return the portrait of one degree of freedom of a motion."""
+        count = len(motion.space.indices("momentum", "velocity"))
+        if not 0 <= dof < count:
+            raise OptionError(f"dof must be from 0 to {count - 1}, got {dof}.")
+        position, partner = motion.pair(dof)
+        names = motion.space.names
+        cosine = motion.space.kinds[position] == "cosine"
+        planes = [
+            _plane(states, motion, position, partner) for states in (motion.true, motion.learned)
+        ]
+        errors = motion.errors
+        times = motion.times[1:].unsqueeze(1).expand(-1, errors.shape[1])
+        return cls(
+            ("angle" if cosine else names[position], names[partner]),
+            motion.times.numpy(),
+            *planes,
+            errors=errors.numpy(),
+            valid=valid_time(errors[1:], times).mean().item(),
+            name=name,
+        )
 
     @property
     def sentence(self) -> str:
@@ -58,9 +76,9 @@ class MotionPortrait(Result):
     def rows(self) -> list[tuple[str, ...]]:
         """The error of the first half of the time, and of all of it."""
         rows = []
-        for part in (len(self.times) // 2, len(self.times)):
-            error = np.exp(np.log(self.errors[1:part]).mean()) if part > 1 else 0.0
-            end = f"{self.times[max(1, part) - 1]:g}"
+        for stop in (len(self.times) // 2, len(self.times)):
+            error = np.exp(np.log(self.errors[1:stop]).mean()) if stop > 1 else 0.0
+            end = f"{self.times[max(1, stop) - 1]:g}"
             rows.append((end, f"{error:.2g}", f"{self.valid:.3g}", f"{self.times[-1]:g}"))
         return rows
 
@@ -94,34 +112,14 @@ def motion_portrait(
     Args:
         model: A model of a dynamical system.
         task: Its task, whose longest test split has the true motion.
-        dof: Index of the degree of dof.
+        dof: Index of the degree of freedom.
         count: Number of trajectories.
         name: Name of the model in figures.
 
     Example:
         >>> motion_portrait(model, task).plot()
     """
-    return _portrait(follow(model, task, count), dof, name)
-
-
-def _portrait(motion: Motion, dof: int, name: str) -> MotionPortrait:
-    count = len(motion.space.indices("momentum", "velocity"))
-    if not 0 <= dof < count:
-        raise OptionError(f"dof must be from 0 to {count - 1}, got {dof}.")
-    position, partner = motion.pair(dof)
-    names = motion.space.names
-    cosine = motion.space.kinds[position] == "cosine"
-    planes = [_plane(states, motion, position, partner) for states in (motion.true, motion.learned)]
-    errors = motion.errors
-    times = motion.times[1:].unsqueeze(1).expand(-1, errors.shape[1])
-    return MotionPortrait(
-        ("angle" if cosine else names[position], names[partner]),
-        motion.times.numpy(),
-        *planes,
-        errors=errors.numpy(),
-        valid=valid_time(errors[1:], times).mean().item(),
-        name=name,
-    )
+    return MotionPortrait.of(follow(model, task, count), name, dof)
 
 
 def _plane(states: Tensor, motion: Motion, position: int, partner: int) -> np.ndarray:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from undamped._base.registry import instruments
-from undamped.analysis.core import InapplicableError, Layout, Probe, Result, Style, Trace
+from undamped.analysis.core import InapplicableError, Layout, Style, Trace
 from undamped.analysis.core.figures import reference
-from undamped.lab.instruments.motion import Motion, at_rest, follow, motion_of, pairs
+from undamped.lab.instruments.motion import Motion, MotionResult, at_rest, follow, pairs
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
 
 
 @instruments.register("motion_potential")
 @dataclass(frozen=True)
-class MotionPotential(Result):
+class MotionPotential(MotionResult):
     """The energy of states at rest, learned and true, at the positions of true trajectories.
 
     A motion determines the potential up to a constant; without momenta and forces, only up to a
@@ -36,13 +37,43 @@ class MotionPotential(Result):
 
     question = "Is the learned potential the true one?"
     page_order = 14
-    of_motion = True
     columns = ("positions", "largest error", "relative to the range", "factor")
 
     @classmethod
-    def measure(cls, probe: Probe) -> MotionPotential:
-        """Measure the positions of the longest test split."""
-        return _potential(motion_of(probe), probe.name)
+    def of(cls, motion: Motion, name: str) -> Self:
+        """Measure the potential at the positions of a motion."""
+        if motion.energy is None:
+            raise InapplicableError("the true potential is unknown")
+        space = motion.space
+        resting = at_rest(space, motion.true.flatten(0, 1))
+        like = next(motion.model.parameters())
+        with torch.no_grad():
+            learned = motion.model.energy(resting.to(like)).double().cpu()
+        true = motion.energy(resting)
+        if float(true.max() - true.min()) < 1e-9:
+            raise InapplicableError("the true potential is constant")
+        fitted = "velocity" in space.kinds and not space.inputs
+        factor = 1.0
+        if fitted:
+            centred, true_centred = learned - learned.mean(), true - true.mean()
+            factor = ((centred * true_centred).sum() / true_centred.square().sum()).item()
+            if not factor:
+                raise InapplicableError("the learned potential is constant")
+        learned = learned / factor
+        learned = learned - (learned - true).mean()
+        position = _only_position(motion, resting)
+        if position is not None:
+            order = torch.argsort(position)
+            position, learned, true = position[order], learned[order], true[order]
+        return cls(
+            true.numpy(),
+            learned.numpy(),
+            None if position is None else position.numpy(),
+            space.names[pairs(space)[0][0]],
+            factor,
+            fitted,
+            name,
+        )
 
     @property
     def worst(self) -> float:
@@ -50,18 +81,23 @@ class MotionPotential(Result):
         return float(np.abs(self.learned - self.true).max())
 
     @property
+    def relative(self) -> float:
+        """The largest error relative to the true range."""
+        return self.worst / max(float(np.ptp(self.true)), 1e-300)
+
+    @property
     def sentence(self) -> str:
         """The largest relative error."""
-        freedom = f"a constant and a factor of {self.factor:.3g}" if self.fitted else "a constant"
-        share = self.worst / max(float(np.ptp(self.true)), 1e-300)
-        return f"Up to {freedom} the largest error is {100 * share:.2g} % of the true range."
+        unknown = f"a constant and a factor of {self.factor:.3g}" if self.fitted else "a constant"
+        error = f"{100 * self.relative:.2g} %"
+        return f"Up to {unknown} the largest error is {error} of the true range."
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
         """The largest error."""
-        share = self.worst / max(float(np.ptp(self.true)), 1e-300)
         factor = f"{self.factor:.3g}" if self.fitted else "1 (known)"
-        return [(f"{len(self.true):,}", f"{self.worst:.2g}", f"{100 * share:.2g} %", factor)]
+        errors = (f"{self.worst:.2g}", f"{100 * self.relative:.2g} %")
+        return [(f"{len(self.true):,}", *errors, factor)]
 
     @property
     def layout(self) -> Layout:
@@ -105,42 +141,7 @@ def motion_potential(
     Example:
         >>> motion_potential(model, task).sentence
     """
-    return _potential(follow(model, task, count), name)
-
-
-def _potential(motion: Motion, name: str) -> MotionPotential:
-    if motion.energy is None:
-        raise InapplicableError("the true potential is unknown")
-    space = motion.space
-    resting = at_rest(space, motion.true.flatten(0, 1))
-    like = next(motion.model.parameters())
-    with torch.no_grad():
-        learned = motion.model.energy(resting.to(like)).double().cpu()
-    true = motion.energy(resting)
-    if float(true.max() - true.min()) < 1e-9:
-        raise InapplicableError("the true potential is constant")
-    fitted = "velocity" in space.kinds and not space.inputs
-    factor = 1.0
-    if fitted:
-        centred, true_centred = learned - learned.mean(), true - true.mean()
-        factor = ((centred * true_centred).sum() / true_centred.square().sum()).item()
-        if not factor:
-            raise InapplicableError("the learned potential is constant")
-    learned = learned / factor
-    learned = learned - (learned - true).mean()
-    position = _only_position(motion, resting)
-    if position is not None:
-        order = torch.argsort(position)
-        position, learned, true = position[order], learned[order], true[order]
-    return MotionPotential(
-        true.numpy(),
-        learned.numpy(),
-        None if position is None else position.numpy(),
-        space.names[pairs(space)[0][0]],
-        factor,
-        fitted,
-        name,
-    )
+    return MotionPotential.of(follow(model, task, count), name)
 
 
 def _only_position(motion: Motion, states: Tensor) -> Tensor | None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from undamped._base.registry import instruments
-from undamped.analysis.core import Layout, Probe, Result, Style, Trace
+from undamped.analysis.core import Layout, Style, Trace
 from undamped.analysis.core.figures import reference
 from undamped.analysis.core.unrolled import evaluating
-from undamped.lab.instruments.motion import Motion, follow, motion_of
+from undamped.lab.instruments.motion import Motion, MotionResult, follow
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
 
@@ -24,7 +25,7 @@ EPSILON = 1e-5
 
 @instruments.register("motion_volume")
 @dataclass(frozen=True)
-class MotionVolume(Result):
+class MotionVolume(MotionResult):
     """ln |det ∂z(t)/∂z(0)| of a learned motion, and of the true one.
 
     `learned` and `true` are (times, starts); `true` is None where the system is not
@@ -39,13 +40,20 @@ class MotionVolume(Result):
 
     question = "Does the learned motion preserve phase volume like the true one?"
     page_order = 16
-    of_motion = True
     columns = ("time", "ln of the volume, learned", "true")
 
     @classmethod
-    def measure(cls, probe: Probe) -> MotionVolume:
-        """Measure two initial states of the longest test split."""
-        return _volume(motion_of(probe), probe.name)
+    def of(cls, motion: Motion, name: str) -> Self:
+        """Measure the volume of two initial states of a motion."""
+        indices = torch.linspace(0, len(motion.times) - 1, MOMENTS + 1).round().long().unique()
+        when = motion.times[indices[1:]]
+        starts = motion.true[0, :STARTS]
+        u = None if motion.inputs is None else motion.inputs[:STARTS]
+        learned = _log_volume(_learned_jacobians(motion.model, starts, when, u))
+        true = None
+        if motion.system is not None:
+            true = _log_volume(_true_jacobians(motion, starts, when, u)).numpy()
+        return cls(when.numpy(), learned.numpy(), true, name)
 
     @property
     def difference(self) -> np.ndarray:
@@ -104,19 +112,7 @@ def motion_volume(model: StateModel, task: Task, *, name: str = "") -> MotionVol
     Example:
         >>> motion_volume(model, task).sentence
     """
-    return _volume(follow(model, task, STARTS), name)
-
-
-def _volume(motion: Motion, name: str) -> MotionVolume:
-    indices = torch.linspace(0, len(motion.times) - 1, MOMENTS + 1).round().long().unique()
-    when = motion.times[indices[1:]]
-    starts = motion.true[0, :STARTS]
-    u = None if motion.inputs is None else motion.inputs[:STARTS]
-    learned = _log_volume(_learned_jacobians(motion.model, starts, when, u))
-    true = None
-    if motion.system is not None:
-        true = _log_volume(_true_jacobians(motion, starts, when, u)).numpy()
-    return MotionVolume(when.numpy(), learned.numpy(), true, name)
+    return MotionVolume.of(follow(model, task, STARTS), name)
 
 
 def _log_volume(jacobians: Tensor) -> Tensor:

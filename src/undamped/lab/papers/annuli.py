@@ -7,7 +7,7 @@ attempt costs, and how that number grows during training, is what the heavy ball
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any
@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped._base.registry import experiments, models
-from undamped.lab.papers.runs import unique
+from undamped._base.registry import models
+from undamped.lab.papers.runs import experiment, unique
 from undamped.lab.report.charts import label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.lab.tasks.continuous_data import annuli
@@ -66,7 +66,7 @@ class AnnuliRun:
     labels: Tensor
 
 
-@experiments.register("annuli")
+@experiment("annuli")
 def run(
     *,
     epochs: int = 60,
@@ -93,11 +93,6 @@ def run(
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
     settings = {
-        "epochs": epochs,
-        "seeds": list(seeds),
-        "dimension": dimension,
-        "points": points,
-        "hidden_size": hidden_size,
         "batch": 128,
         "optimiser": "Adam, 5e-3",
         "solver": "dopri5, tolerance 1e-3, gradient adjoint",
@@ -109,13 +104,13 @@ def run(
             progress(f"{name} seed {seed}")
     header = ("model", "parameters", "test accuracy %", "worst seed %", "forward NFE")
     return Report(
-        settings,
         runs,
         [Table((*header, "backward NFE", "s"), [_row(group) for group in _groups(runs).values()])],
         {
             "annuli_evaluations": lambda: _evaluations(_groups(runs)),
             "annuli_flows": lambda: _flows(_groups(runs)),
         },
+        settings=settings,
     )
 
 
@@ -157,14 +152,8 @@ def _train(
     start = time.perf_counter()
     for _ in range(epochs):
         order = torch.randperm(points, generator=generator)
-        counts = []
-        for batch in order.split(128):
-            optimiser.zero_grad()
-            loss = nn.functional.cross_entropy(model(x[batch]), y[batch])
-            loss.backward()
-            optimiser.step()
-            counts.append((model.evaluations, model.evaluations_backward, float(loss.detach())))
-        epoch_means.append([mean(column) for column in zip(*counts, strict=True)])
+        batches = ((x[batch], y[batch]) for batch in order.split(128))
+        epoch_means.append(train_epoch(model, optimiser, batches))
     seconds = time.perf_counter() - start
     forward, backward, losses = zip(*epoch_means, strict=True)
     test_points, labels = annuli(points, dimension, generator)
@@ -183,6 +172,20 @@ def _train(
         paths=path[..., :2],
         labels=labels[:60],
     )
+
+
+def train_epoch(
+    model: Any, optimiser: torch.optim.Optimizer, batches: Iterable[tuple[Tensor, Tensor]]
+) -> tuple[float, ...]:
+    """Train on batches; return mean evaluations, forward and backward, and the mean loss."""
+    counts = []
+    for inputs, targets in batches:
+        optimiser.zero_grad()
+        loss = nn.functional.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimiser.step()
+        counts.append((model.evaluations, model.evaluations_backward, float(loss.detach())))
+    return tuple(mean(column) for column in zip(*counts, strict=True))
 
 
 def _evaluations(groups: dict[str, list[AnnuliRun]]) -> Any:

@@ -11,55 +11,42 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 
 from undamped._base.errors import DataError, MissingPackageError, NonFiniteError, OptionError
-from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped._base.registry import experiments
+from undamped._base.options import Default, NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import models as model_registry
+from undamped._base.registry import tasks
+from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.papers import runs
+from undamped.lab.papers.runs import RunOptions, experiment
 from undamped.lab.papers.ucr import check_available, dataset_size
 from undamped.lab.report.charts import marker_chart
-from undamped.lab.report.table import Progress, Report, Table, silent
+from undamped.lab.report.table import Report, Table
+from undamped.lab.training.fit import AUTO
 
 SETS = (
-    "ItalyPowerDemand",
-    "JapaneseVowels",
-    "SyntheticControl",
-    "ECG200",
-    "BasicMotions",
-    "Plane",
-    "GunPoint",
-    "ArrowHead",
-    "Trace",
-    "Coffee",
-    "Lightning7",
-    "FaceFour",
-    "PickupGestureWiimoteZ",
-    "OSULeaf",
-    "Beef",
-    "OliveOil",
-    "Car",
-    "Lightning2",
-    "PLAID",
-    "ACSF1",
-    "PigCVP",
+    *("ItalyPowerDemand", "JapaneseVowels", "SyntheticControl", "ECG200", "BasicMotions", "Plane"),
+    *("GunPoint", "ArrowHead", "Trace", "Coffee", "Lightning7", "FaceFour"),
+    *("PickupGestureWiimoteZ", "OSULeaf", "Beef", "OliveOil", "Car", "Lightning2", "PLAID"),
+    *("ACSF1", "PigCVP"),
 )
 """From short series to long ones."""
 MODELS = (
-    "bank",
-    "minirocket",
-    "multirocket-hydra",
-    "boosting",
-    "dtw",
-    "auto",
-    "unicornn",
-    "linoss",
+    *("bank", "minirocket", "multirocket-hydra", "boosting", "dtw", "auto"),
+    *("unicornn", "linoss"),
 )
 _DETERMINISTIC = ("dtw", "guess")
 TRAINING_ERRORS = (DataError, MissingPackageError, NonFiniteError, OptionError)
 """Errors of one training that do not stop an experiment."""
+
+
+class ArchiveOptions(RunOptions):
+    """Folder and progress."""
+
+    out: Annotated[str, Default("runs/archive", "Folder for the runs.")]
 
 
 @dataclass(frozen=True)
@@ -112,7 +99,7 @@ class Dataset:
     scores: dict[str, ModelScores]
 
 
-@experiments.register("archive")
+@experiment("archive")
 def run(
     *,
     sets: Sequence[str] = SETS,
@@ -122,8 +109,7 @@ def run(
     steps: PositiveInt | None = None,
     network_seconds: PositiveFloat = 60.0,
     minutes: PositiveFloat = 1.0,
-    out: str = "runs/archive",
-    progress: Progress = silent,
+    **options: Unpack[ArchiveOptions],
 ) -> Report:
     """All fetched datasets of the UCR and UEA archives: bank, baselines, auto and networks.
 
@@ -135,8 +121,7 @@ def run(
         steps: Updates of trained networks, instead of a time.
         network_seconds: Time for a trained network on each dataset.
         minutes: Time for `auto` on each dataset.
-        out: The folder for the runs; finished trainings in it are reused.
-        progress: Called with a line of text and the finished fraction.
+        options: Folder and progress; see `RunOptions`.
 
     Example:
         >>> result = run(sets=("GunPoint",), models=("bank", "minirocket"))
@@ -145,8 +130,6 @@ def run(
         H. A. Dau and others. The UCR time series archive. IEEE/CAA Journal of Automatica Sinica,
         2019. A. Bagnall and others. The UEA multivariate time series classification archive, 2018.
     """
-    from undamped._base.registry import tasks
-
     check_available(sets, models)
     budget = {"seconds": network_seconds} if steps is None else {"steps": steps}
     datasets: list[Dataset] = []
@@ -154,23 +137,17 @@ def run(
     for index, name in enumerate(sets):
         scores = {}
         for number, model in enumerate(models):
-            progress(f"{name}, {model}", (index * len(models) + number) / total)
-            scores[model] = _train(name, model, range(seed, seed + seeds), budget, minutes, out)
+            options["progress"](f"{name}, {model}", (index * len(models) + number) / total)
+            all_seeds = range(seed, seed + seeds)
+            scores[model] = _train(name, model, all_seeds, budget, minutes, options["out"])
         task = tasks["ucr"](dataset=name)
         datasets.append(Dataset(name, **dataset_size(task), scores=scores))
     common = [data for data in datasets if all(score.accuracy for score in data.scores.values())]
     means, ranks = _means(common, models), _ranks(common, models)
-    settings = {
-        "seeds": seeds,
-        "steps": steps,
-        "network_seconds": network_seconds,
-        "minutes": minutes,
-    }
     title = "Test accuracy with one configuration for all sets"
     accuracies = {name: [data.scores[name].mean for data in datasets] for name in models}
     baselines = {"majority class": ("x", [data.chance for data in datasets])}
     return Report(
-        settings,
         datasets,
         [_table(datasets, common, models, means, ranks)],
         {"archive": lambda: marker_chart(list(sets), accuracies, baselines, title)},
@@ -181,14 +158,10 @@ def run(
 def _train(
     name: str, model: str, seeds: Sequence[int], budget: dict[str, Any], minutes: float, out: str
 ) -> ModelScores:
-    from undamped._base.registry import models
-    from undamped.lab.baselines.closed_form import ClosedFormModel
-    from undamped.lab.training.fit import AUTO
-
     train: dict[str, Any] = {}
     if model == AUTO:
         train = {"minutes": minutes}
-    elif not issubclass(models[model], ClosedFormModel):
+    elif not issubclass(model_registry[model], ClosedFormModel):
         train = budget
     settings: list[Any] = []
     try:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
-from undamped._base.options import NonNegativeInt, PositiveInt
-from undamped._base.registry import experiments
-from undamped.lab.papers.runs import check_names
+from undamped._base.options import PositiveInt
+from undamped._base.registry import tasks
+from undamped.lab.papers.runs import SeedOptions, check_names, experiment
 from undamped.lab.report.charts import BLACK_LINE, draw_lines, label, panels
-from undamped.lab.report.table import Progress, Report, Table, silent
+from undamped.lab.report.table import Report, Table
+from undamped.lab.training import fit
 
 SOLVED = 0.01
 """The loss below which a network has learnt to copy."""
@@ -77,7 +78,7 @@ class LearningCurve:
         )
 
 
-@experiments.register("copy")
+@experiment("copy")
 def run(
     *,
     task: Literal["copy", "denoise", "adding"] = "copy",
@@ -86,9 +87,7 @@ def run(
     networks: Sequence[str] = tuple(NETWORKS),
     batch_size: PositiveInt = 64,
     units: PositiveInt = UNITS,
-    seed: NonNegativeInt = 0,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[SeedOptions],
 ) -> Report:
     """How fast orthogonal, non-normal and unconstrained networks learn to copy.
 
@@ -99,9 +98,7 @@ def run(
         networks: Names of networks, of `NETWORKS`.
         batch_size: Sequences per update.
         units: Hidden units of each network.
-        seed: Seed of all random numbers.
-        out: The folder for the runs.
-        progress: Called with the name of a network after its training.
+        options: Seed, folder and progress; see `SeedOptions`.
 
     Example:
         >>> result = run(delay=50, steps=200, networks=("rnn-orth", "lstm"))
@@ -110,19 +107,16 @@ def run(
         G. Kerg and others. Non-normal recurrent neural network (nnRNN): learning long time
         dependencies while improving expressivity with transient dynamics. NeurIPS, 2019.
     """
-    from undamped._base.registry import tasks
-    from undamped.lab.training import fit
-
     check_names("network of this experiment", networks, list(NETWORKS))
     size = {"length" if task == "adding" else "delay": delay}
     curves = []
     for name in networks:
-        options = NETWORKS[name].get("model", {})
-        options = {key: units if value == "units" else value for key, value in options.items()}
+        changes = NETWORKS[name].get("model", {})
+        changes = {key: units if value == "units" else value for key, value in changes.items()}
         finished = fit(
             name,
             task,
-            model_options={"hidden_size": units, **options},
+            model_options={"hidden_size": units, **changes},
             task_options=size,
             train={
                 "optimizer": "rmsprop",
@@ -132,21 +126,20 @@ def run(
                 "validate_every": max(1, steps // 40),
                 **NETWORKS[name]["train"],
             },
-            seed=seed,
-            out=out,
+            seed=options["seed"],
+            out=options["out"],
             progress=False,
         )
         curves.append(_curve(name, finished))
-        progress(name)
+        options["progress"](name)
     instance = tasks.build(task, **size)
     chance = instance.chance.loss
     header = ("network", "parameters", "last loss", instance.metric, f"updates to {SOLVED:g}")
     title = (
-        f"{task}, delay {delay}, {steps} updates, seed {seed}; the naive baseline has loss "
-        f"{chance:.4f}."
+        f"{task}, delay {delay}, {steps} updates, seed {options['seed']}; the naive baseline has "
+        f"loss {chance:.4f}."
     )
     return Report(
-        {"task": task, "delay": delay, "steps": steps, "seed": seed},
         curves,
         [Table((*header, "seconds"), [curve.row() for curve in curves], title)],
         {"curves": lambda: _figure(task, delay, chance, curves)},

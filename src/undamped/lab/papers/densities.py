@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from undamped._base.options import PositiveFloat
-from undamped._base.registry import experiments
+from undamped.lab.papers.runs import experiment
 from undamped.lab.report.charts import label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.lab.tasks.continuous_data import density
@@ -53,7 +53,7 @@ class DensityRun:
         return (self.name, *scores, str(self.evaluations[-1]), f"{self.seconds:.0f}")
 
 
-@experiments.register("densities")
+@experiment("densities")
 def run(
     *,
     names: tuple[str, ...] = ("moons", "checkerboard", "rings"),
@@ -84,11 +84,6 @@ def run(
         W. Grathwohl and others. FFJORD. ICLR, 2019.
     """
     settings = {
-        "iterations": iterations,
-        "batch": batch,
-        "hidden_size": hidden_size,
-        "detail": detail,
-        "seed": seed,
         "optimiser": f"Adam, {learning_rate:g}, cosine",
         "solver": "dopri5, tolerance 1e-3 in training and 1e-5 in the test, T = 1",
         "trace": "exact",
@@ -110,7 +105,7 @@ def run(
         progress(name)
     header = ("density", "test NLL, nats", "a normal distribution", "forward NFE, last", "s")
     table = Table(header, [run.row() for run in runs])
-    return Report(settings, runs, [table], {"densities": lambda: _figure(runs)})
+    return Report(runs, [table], {"densities": lambda: _figure(runs)}, settings=settings)
 
 
 def _train(

@@ -16,11 +16,15 @@ from typing import Any
 import numpy as np
 
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped._base.registry import experiments
-from undamped.lab.papers.runs import check_names
+from undamped.lab.data.published import cache
+from undamped.lab.data.recordings.read import read_recordings
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.papers.runs import check_names, experiment
 from undamped.lab.papers.ucr import check_available
 from undamped.lab.report.forecast_figure import draw_backtest
 from undamped.lab.report.table import Progress, Report, Table, silent
+from undamped.lab.training.backtest import backtest
+from undamped.lab.training.fit import AUTO
 
 MODELS = ("seasonal-naive", "ridge-lags", "ets", "bank", "auto")
 HORIZONS = {"sunspots": 11, "co2": 26, "passengers": 12, "demand": 48, "load": 24}
@@ -34,7 +38,7 @@ _STRIDES = {"co2": 4, "demand": 8, "load": 6}
 QUANTILES = (0.1, 0.5, 0.9)
 
 
-@experiments.register("forecasts")
+@experiment("forecasts")
 def run(
     *,
     sets: Sequence[str] = tuple(HORIZONS),
@@ -63,10 +67,6 @@ def run(
         L. J. Tashman. Out-of-sample tests of forecasting accuracy. International Journal of
         Forecasting, 2000.
     """
-    from undamped.lab.data.recordings.series import SeriesSet
-    from undamped.lab.training.backtest import backtest
-    from undamped.lab.training.fit import AUTO
-
     check_available((), models)
     series = {name: series_of(name, seed) for name in sets}  # raises for missing sets first
     tests = {}
@@ -97,7 +97,6 @@ def run(
     results = {name: test.to_dict() for name, test in tests.items()}
     comparison = compare_auto(results)
     return Report(
-        {"minutes": minutes},
         [{"name": name, **result} for name, result in results.items()],
         [_table(tests, results, comparison)],
         {f"forecasts_{name}": lambda t=test: draw_backtest(t) for name, test in tests.items()},
@@ -154,10 +153,7 @@ def series_of(name: str, seed: int) -> np.ndarray:
     check_names("set of this experiment", [name], list(HORIZONS))
     if name == "load":
         return grid_load(seed)
-    from undamped.lab.data.published.cache import folder
-    from undamped.lab.data.recordings.read import read_recordings
-
-    recordings = read_recordings(folder("forecasts") / f"{name}.csv", forecast=True)
+    recordings = read_recordings(cache.folder("forecasts") / f"{name}.csv", forecast=True)
     return np.asarray(recordings.series[0][:, 0], dtype=np.float64)
 
 

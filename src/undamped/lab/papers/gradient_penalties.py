@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
-from typing import Annotated, Any, TypedDict, Unpack
+from typing import Annotated, Any, Unpack
 
 import torch
 
 from undamped._base.errors import OptionError
 from undamped._base.options import Default, Fraction, PositiveFloat, PositiveInt, options_of
-from undamped._base.registry import experiments, models, tasks
+from undamped._base.registry import models, tasks
 from undamped.analysis.gradient_preservation import GradientPreservation, gradient_preservation
-from undamped.lab.papers.runs import check_names, complete, fit_once
+from undamped.lab.papers.runs import RunOptions, check_names, experiment, fit_once
 from undamped.lab.report.charts import label, line_style, panels
-from undamped.lab.report.table import Progress, Report, Table, silent
+from undamped.lab.report.table import Report, Table
 from undamped.lab.training import Run
 from undamped.models.continuous.base import ContinuousModel
 from undamped.models.point_model import PointModel
@@ -34,7 +34,7 @@ TEST_SAMPLES = 1024
 NO_PENALTY = "none"
 
 
-class TrainingOptions(TypedDict, total=False):
+class TrainingOptions(RunOptions):
     """Size and training of every model."""
 
     depth: Annotated[PositiveFloat, Default(10.0, "T.")]
@@ -42,12 +42,6 @@ class TrainingOptions(TypedDict, total=False):
     steps: Annotated[PositiveInt, Default(100, "Updates of each training.")]
     batch_size: Annotated[PositiveInt, Default(64, "Samples per update.")]
     seeds: Annotated[PositiveInt, Default(5, "Trainings of each, with different splits.")]
-    out: Annotated[
-        str, Default("runs", "Folder for the runs; finished trainings in it are reused.")
-    ]
-    progress: Annotated[
-        Progress, Default(silent, "Called with a line of text and the finished fraction.")
-    ]
 
 
 @dataclass(frozen=True)
@@ -81,7 +75,7 @@ Groups = Mapping[tuple[str, str, float], list[PenaltyRun]]
 """Trainings that differ only in their seed, by model, penalty and weight."""
 
 
-@experiments.register("kept-gradients")
+@experiment("kept-gradients")
 def run(
     *,
     task: str = "breast-cancer",
@@ -90,7 +84,7 @@ def run(
     weights: Sequence[PositiveFloat] = (0.1, 1.0, 10.0),
     cosine: Fraction = 0.95,
     baselines: Sequence[str] = ("antisymmetric-node", "linear-antisymmetric-node", "odetoode"),
-    **options: Unpack[TrainingOptions],
+    **budget: Unpack[TrainingOptions],
 ) -> Report:
     """Preserve the gradient along the depth of a neural ODE by penalties, and measure the cost.
 
@@ -101,7 +95,7 @@ def run(
         weights: Factors on each.
         cosine: Smallest cosine of y(t) and y(T) that 'direction' does not penalise.
         baselines: Models that are trained without a penalty, for comparison.
-        options: Size and training; see `TrainingOptions`.
+        budget: Size and training; see `TrainingOptions`.
 
     Example:
         >>> result = run(penalties=("norm",), weights=(1.0,), seeds=1)
@@ -110,7 +104,6 @@ def run(
         K. Choromanski and others. Ode to an ODE. NeurIPS, 2020, on gradients that preserve their
         norm; the penalties are ours.
     """
-    budget = complete("kept-gradients", TrainingOptions, options)
     steps, batch_size, seeds = budget["steps"], budget["batch_size"], budget["seeds"]
     check_names("penalty", penalties, PENALTIES)
     for name in (model, *baselines):
@@ -148,13 +141,10 @@ def run(
             )
             entry = _measure(trained, name, penalty, weight, seed)
             groups.setdefault((name, penalty, weight), []).append(entry)
-    names = ("depth", "hidden_size", "steps", "batch_size", "seeds")
-    settings = {"task": task, "model": model, "cosine": cosine, **{n: budget[n] for n in names}}
     header = ("model", "kept", "weight", "test accuracy %", "q95/q05 − 1 of ‖a‖", "of ‖y‖")
     rows = [_row(*key, group) for key, group in groups.items()]
-    title = summary_sentence(settings, groups)
+    title = summary_sentence({"task": task, "model": model, **budget}, groups)
     return Report(
-        settings,
         [entry for group in groups.values() for entry in group],
         [Table((*header, "coherence", "NFE", "CPU s"), rows, title, text_columns=2)],
         {

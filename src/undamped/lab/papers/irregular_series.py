@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import mean
+from typing import Unpack
 
-from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped._base.registry import experiments, tasks
-from undamped.lab.papers.runs import fit_once
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.registry import tasks
+from undamped.lab.papers.runs import SeedOptions, experiment, fit_once
 from undamped.lab.papers.ucr import check_available
 from undamped.lab.report.charts import marker_chart
-from undamped.lab.report.table import Progress, Report, Table, silent
+from undamped.lab.report.table import Report, Table
 
 SETS = ("JapaneseVowels", "BasicMotions")
 NETWORKS = ("ode-rnn", "neural-cde", "gru-d", "decay-rnn", "modes-rnn", "cfc", "unicornn", "gru")
@@ -37,7 +38,7 @@ class IrregularScores:
     cpu_seconds: dict[str, float]
 
 
-@experiments.register("irregular-series")
+@experiment("irregular-series")
 def run(
     *,
     sets: Sequence[str] = SETS,
@@ -46,9 +47,7 @@ def run(
     steps: PositiveInt = 400,
     hidden_size: PositiveInt = 32,
     learning_rate: PositiveFloat = 5e-3,
-    seed: NonNegativeInt = 0,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[SeedOptions],
 ) -> Report:
     """Datasets of the archives with steps dropped: continuous-time networks beside others.
 
@@ -59,9 +58,7 @@ def run(
         steps: Updates of each network.
         hidden_size: Units, the same for all.
         learning_rate: Learning rate of all, on a cosine schedule.
-        seed: Seed of all random numbers.
-        out: The folder for the runs; finished trainings in it are reused.
-        progress: Called with a line of text and the finished fraction.
+        options: Seed, folder and progress; see `SeedOptions`.
 
     Example:
         >>> result = run(sets=("BasicMotions",), dropped=(0.5,), steps=200)
@@ -77,18 +74,18 @@ def run(
     scores: list[IrregularScores] = []
     total, count = len(sets) * len(dropped) * len(networks), 0
     for name, fraction in product(sets, dropped):
-        options = {"dataset": name, "dropped": fraction}
-        entry = IrregularScores(name, fraction, tasks["ucr"](**options).chance.metric, {}, {})
+        task = {"dataset": name, "dropped": fraction}
+        entry = IrregularScores(name, fraction, tasks["ucr"](**task).chance.metric, {}, {})
         for network in networks:
-            progress(f"{name}, {fraction:.0%} dropped, {network}", count / total)
+            options["progress"](f"{name}, {fraction:.0%} dropped, {network}", count / total)
             result = fit_once(
                 network,
                 "ucr",
                 model_options={"hidden_size": hidden_size},
-                task_options=options,
+                task_options=task,
                 train=train,
-                seed=seed,
-                out=out,
+                seed=options["seed"],
+                out=options["out"],
             ).result
             assert result is not None
             entry.accuracy[network] = result["test"]["accuracy"]
@@ -113,9 +110,9 @@ def run(
     accuracies = {n: [entry.accuracy[n] for entry in scores] for n in networks}
     baselines = {"majority class": ("x", [entry.chance for entry in scores])}
     figure_title = "Test accuracy with steps missing"
+    title = f"Test accuracy after {steps} updates, seed {options['seed']}."
     return Report(
-        {"steps": steps, "seed": seed},
         scores,
-        [Table(header, rows, f"Test accuracy after {steps} updates, seed {seed}.")],
+        [Table(header, rows, title)],
         {"irregular-series": lambda: marker_chart(chart_rows, accuracies, baselines, figure_title)},
     )

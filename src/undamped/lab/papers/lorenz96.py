@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
-from undamped._base.options import NonNegativeInt, PositiveInt
-from undamped._base.registry import experiments
-from undamped.lab.papers.runs import check_names, unique
+from undamped._base.options import PositiveInt
+from undamped._base.registry import tasks
+from undamped.lab.papers.runs import SeedOptions, check_names, experiment, unique
 from undamped.lab.report.charts import colour, label, panels
-from undamped.lab.report.table import Progress, Report, Table, silent
+from undamped.lab.report.table import Report, Table
+from undamped.lab.training import fit
 
 FORCES = (0.9, 8.0)
 PAPER = {
@@ -47,16 +48,14 @@ class Forecast:
     paper: float | None
 
 
-@experiments.register("lorenz96")
+@experiment("lorenz96")
 def run(
     *,
     epochs: PositiveInt = 6,
     forces: Sequence[float] = FORCES,
     networks: Sequence[str] = tuple(PAPER),
     batch_size: PositiveInt = 16,
-    seed: NonNegativeInt = 0,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[SeedOptions],
 ) -> Report:
     """Forecasts of a chaotic system: LSTM, coRNN and UnICORNN at two forces.
 
@@ -65,9 +64,7 @@ def run(
         forces: The external forces.
         networks: Names of networks: lstm, cornn, unicornn.
         batch_size: Trajectories per batch.
-        seed: Seed of all random numbers.
-        out: The folder for the runs.
-        progress: Called with the name of a network after its training.
+        options: Seed, folder and progress; see `SeedOptions`.
 
     Example:
         >>> result = run(epochs=6)
@@ -76,9 +73,6 @@ def run(
         T. K. Rusch, S. Mishra. UnICORNN: a recurrent model for learning very long time
         dependencies. ICML, 2021, table 7.
     """
-    from undamped._base.registry import tasks
-    from undamped.lab.training import fit
-
     check_names("network of this experiment", networks, list(PAPER))
     forecasts: list[Forecast] = []
     baselines: dict[str, dict[float, float]] = {LINEAR: {}, MEAN: {}}
@@ -97,8 +91,8 @@ def run(
                     "truncate": min(WINDOW, task.length),
                     "validate_every": max(1, steps // 3),
                 },
-                seed=seed,
-                out=out,
+                seed=options["seed"],
+                out=options["out"],
                 progress=False,
             )
             result = finished.result
@@ -114,10 +108,9 @@ def run(
                     PAPER[name][FORCES.index(force)] if force in FORCES else None,
                 )
             )
-            progress(f"{name} at F = {force:g}")
-    title = f"Test NRMSE, 25 readings ahead; {epochs} epochs, seed {seed}."
+            options["progress"](f"{name} at F = {force:g}")
+    title = f"Test NRMSE, 25 readings ahead; {epochs} epochs, seed {options['seed']}."
     return Report(
-        {"epochs": epochs, "seed": seed},
         forecasts,
         [_table(title, forecasts, baselines, forces)],
         {"lorenz96": lambda: _figure(forecasts, baselines, forces)},

@@ -10,20 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict, Unpack
+from typing import Annotated, Any, Unpack
 
 from undamped._base.errors import OptionError
-from undamped._base.options import (
-    Default,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    options_of,
-)
-from undamped._base.registry import experiments, models
-from undamped.lab.papers.runs import complete, prefixed
+from undamped._base.options import Default, NonNegativeInt, PositiveFloat, PositiveInt, options_of
+from undamped._base.registry import models
+from undamped.lab.papers.runs import SeedOptions, experiment, prefixed
 from undamped.lab.report.charts import draw_lines, label, panels
-from undamped.lab.report.table import Progress, Report, Table, silent
+from undamped.lab.report.table import Report, Table
 
 LARGER = {
     "RedBlueDoors-6x6": "RedBlueDoors-8x8",
@@ -45,7 +39,7 @@ PAPER = {
 """Table B.1: mean rewards in the small and in the larger environment after 5 million frames."""
 
 
-class AgentOptions(TypedDict, total=False):
+class AgentOptions(SeedOptions):
     """Options of the agents and of PPO."""
 
     units: Annotated[PositiveInt, Default(64, "Hidden units of each network.")]
@@ -86,17 +80,14 @@ class AgentScores:
         return next((frames for frames, value in pairs if value >= goal), None)
 
 
-@experiments.register("minigrid")
+@experiment("minigrid")
 def run(
     *,
     environment: str = "DoorKey-5x5",
     networks: Sequence[str] = ("lstm", "memlstm", "rellstm"),
     frames: PositiveInt = 300_000,
     tests: PositiveInt = 96,
-    seed: NonNegativeInt = 0,
-    out: str = "runs",
-    progress: Progress = silent,
-    **options: Unpack[AgentOptions],
+    **agent: Unpack[AgentOptions],
 ) -> Report:
     """Agents with different memories that find doors, keys and objects.
 
@@ -105,10 +96,7 @@ def run(
         networks: Registry names of recurrent networks.
         frames: Steps of all environments together.
         tests: New episodes in which an agent is tested.
-        seed: Seed of all random numbers.
-        out: The folder in which every training has a folder; finished trainings are reused.
-        progress: Called with a line of text.
-        options: Agents and PPO; see `AgentOptions`.
+        agent: Agents, PPO, seed, folder and progress; see `AgentOptions`.
 
     Example:
         >>> result = run(environment="DoorKey-5x5", networks=("rellstm",))
@@ -123,13 +111,12 @@ def run(
     from undamped.lab.papers.reinforcement.ppo import PPO
     from undamped.lab.papers.reinforcement.training import Plan, play, train
 
-    agent = complete("minigrid", AgentOptions, options)
     environments = [environment, *([LARGER[environment]] if environment in LARGER else [])]
     for name in environments:
         Environments(name, 1)  # raises for an unknown name before an hour of training
     for name in networks:
         _check_network(name)
-    copies = agent["copies"]
+    copies, seed = agent["copies"], agent["seed"]
     ppo = PPO(learning_rate=agent["learning_rate"], group=max(1, copies // 4))
     agents = []
     for name in networks:
@@ -137,8 +124,8 @@ def run(
         model_options = {"hidden_size": agent["units"]}
         model_options |= {key: agent[key] for key in ("recent", "kept") if key in declared}
         plan = Plan(environment, name, model_options, frames, copies, agent["rollout"], ppo, seed)
-        report = prefixed(progress, f"{name} in {environment}")
-        trained = train(plan, out, report)
+        report = prefixed(agent["progress"], f"{name} in {environment}")
+        trained = train(plan, agent["out"], report)
         returns = {}
         for test_environment in environments:
             report(f"test in {test_environment}")
@@ -160,7 +147,6 @@ def run(
     )
     header = ("memory", "parameters", *environments, "frames to 0.9", "CPU minutes")
     return Report(
-        {"environment": environment, "frames": frames, "tests": tests, "seed": seed, **agent},
         agents,
         [Table(header, [_row(scores, paper.get(scores.network)) for scores in agents], title)],
         {f"minigrid-{environment}": lambda: _figure(environment, agents)},

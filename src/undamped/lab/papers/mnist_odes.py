@@ -18,8 +18,9 @@ from torch import nn
 
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat, PositiveInt
-from undamped._base.registry import experiments, models
-from undamped.lab.papers.annuli import COLOURS
+from undamped._base.registry import models
+from undamped.lab.papers.annuli import COLOURS, train_epoch
+from undamped.lab.papers.runs import experiment
 from undamped.lab.report.charts import label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.lab.tasks.images import MNISTImages
@@ -77,7 +78,7 @@ class ImageRun:
         return (self.model, str(self.parameters), *numbers, seconds, *AUTHORS[self.model])
 
 
-@experiments.register("mnist-odes")
+@experiment("mnist-odes")
 def run(
     *,
     epochs: PositiveInt = 5,
@@ -115,16 +116,8 @@ def run(
     if batch > images:
         raise OptionError(f"batch must be ≤ the {images} training images, got {batch}.")
     settings = {
-        "epochs": epochs,
-        "images": images,
-        "test_images": test_images,
-        "width": width,
-        "pool": pool,
-        "batch": batch,
-        "seed": seed,
         "optimiser": f"Adam, {learning_rate:g}",
         "solver": f"dopri5, tolerance {tolerance:g}, gradient adjoint",
-        "threads": torch.get_num_threads(),
     }
     runs = []
     for name, (registry_name, options, hidden) in MODELS.items():
@@ -142,7 +135,7 @@ def run(
         runs.append(_train(name, model, task, epochs, batch, learning_rate, test_images))
         progress(name)
     table = Table(HEADER, [run.row() for run in runs])
-    return Report(settings, runs, [table], {"mnist_odes": lambda: _figure(runs)})
+    return Report(runs, [table], {"mnist_odes": lambda: _figure(runs)}, settings=settings)
 
 
 def _train(
@@ -157,27 +150,16 @@ def _train(
     optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
     steps = task.count("train", batch)
     assert steps is not None
-    columns: dict[str, list[float]] = {
-        key: [] for key in ("accuracy", "forward", "backward", "loss", "seconds")
-    }
+    rows = []
     for epoch in range(epochs):
-        start, counts = time.perf_counter(), []
-        for step in range(steps):
-            data = task.batch("train", epoch * steps + step, batch)
-            optimiser.zero_grad()
-            loss = nn.functional.cross_entropy(model(data.inputs), data.targets)
-            loss.backward()
-            optimiser.step()
-            counts.append((model.evaluations, model.evaluations_backward, float(loss.detach())))
-        columns["seconds"].append(time.perf_counter() - start)
-        for index, key in enumerate(("forward", "backward", "loss")):
-            columns[key].append(mean(count[index] for count in counts))
-        columns["accuracy"].append(_accuracy(model, task, test_images))
-    return ImageRun(
-        model=name,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        **{key: tuple(values) for key, values in columns.items()},
-    )
+        start = time.perf_counter()
+        indices = range(epoch * steps, (epoch + 1) * steps)
+        batches = (task.batch("train", index, batch) for index in indices)
+        means = train_epoch(model, optimiser, ((b.inputs, b.targets) for b in batches))
+        seconds = time.perf_counter() - start
+        rows.append((_accuracy(model, task, test_images), *means, seconds))
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return ImageRun(name, count, *zip(*rows, strict=True))
 
 
 @torch.no_grad()

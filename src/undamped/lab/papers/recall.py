@@ -15,7 +15,6 @@ from typing import Any, Unpack
 
 from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveInt
-from undamped._base.registry import experiments
 from undamped.lab.papers.recall_gradients import SHORTEST, add_gradients_and_memory
 from undamped.lab.papers.recall_networks import (
     RecallOptions,
@@ -23,7 +22,7 @@ from undamped.lab.papers.recall_networks import (
     network_setups,
     train_and_test,
 )
-from undamped.lab.papers.runs import complete, unique
+from undamped.lab.papers.runs import experiment, unique
 from undamped.lab.report.charts import BLACK_LINE, draw_lines, label, panels
 from undamped.lab.report.table import Report, Table
 
@@ -111,13 +110,12 @@ def recall_report(
         f"have {CHANCE}."
     )
     header = ("network", "parameters", *(f"T = {delay}" for delay in delays), "updates")
-    settings = {"task": task, **{name: budget[name] for name in budget if name != "progress"}}
     return Report(
-        settings,
         networks,
         [Table((*header, "CPU minutes"), rows, about)],
         {f"{task}-curves": lambda: _curves(task, networks)},
         {"printed_percent": paper},
+        {"task": task},
     )
 
 
@@ -145,13 +143,13 @@ def _curves(task: str, networks: Sequence[TrainedNetwork]) -> Any:
     return figure
 
 
-@experiments.register("transfer-copy")
+@experiment("transfer-copy")
 def transfer_copy(
     *,
     delay: PositiveInt = 100,
     delays: Sequence[PositiveInt] = TRANSFER_DELAYS,
     networks: Sequence[str] = tuple(TRANSFER_PAPER),
-    **options: Unpack[RecallOptions],
+    **budget: Unpack[RecallOptions],
 ) -> Report:
     """Learn to copy over 100 steps, and copy over thousands (table 4.1).
 
@@ -162,7 +160,7 @@ def transfer_copy(
         delay: The delay of the training.
         delays: The delays of the tests.
         networks: Names of networks, of `recall_networks.NETWORKS`.
-        options: Training; see `RecallOptions`.
+        budget: Training; see `RecallOptions`.
 
     Example:
         >>> result = transfer_copy(networks=("rellstm", "lstm"), steps=3000)
@@ -171,7 +169,6 @@ def transfer_copy(
         G. Kerg, B. Kanuparthi, A. Goyal, K. Goyette, Y. Bengio, G. Lajoie. Untangling tradeoffs
         between recurrence and self-attention in neural networks. NeurIPS, 2020, table 1.
     """
-    budget = complete("transfer-copy", RecallOptions, options)
     trained = [
         train_and_test("copy", name, setup, delay, delays, budget)
         for name, setup in network_setups(networks).items()
@@ -180,19 +177,19 @@ def transfer_copy(
     return recall_report("copy", title, delays, trained, TRANSFER_PAPER, budget)
 
 
-@experiments.register("copy-long")
+@experiment("copy-long")
 def copy_long(
     *,
     delays: Sequence[PositiveInt] = (100, 300, 500),
     networks: Sequence[str] = tuple(COPY_PAPER),
-    **options: Unpack[RecallOptions],
+    **budget: Unpack[RecallOptions],
 ) -> Report:
     """Learn to copy over longer and longer delays, each from new weights (table B.2).
 
     Args:
         delays: The delays; a network is trained and tested at each.
         networks: Names of networks, of `recall_networks.NETWORKS`.
-        options: Training; see `RecallOptions`.
+        budget: Training; see `RecallOptions`.
 
     Example:
         >>> result = copy_long(delays=(100,), networks=("rellstm", "lstm"))
@@ -201,7 +198,6 @@ def copy_long(
         G. Kerg, B. Kanuparthi, A. Goyal, K. Goyette, Y. Bengio, G. Lajoie. Untangling tradeoffs
         between recurrence and self-attention in neural networks. NeurIPS, 2020, appendix.
     """
-    budget = complete("copy-long", RecallOptions, options)
     trained = [
         train_and_test("copy", name, setup, delay, (delay,), budget)
         for name, setup in network_setups(networks).items()
@@ -211,7 +207,7 @@ def copy_long(
     return recall_report("copy", title, delays, trained, COPY_PAPER, budget)
 
 
-@experiments.register("denoise")
+@experiment("denoise")
 def denoise(
     *,
     delay: PositiveInt = 100,
@@ -220,7 +216,7 @@ def denoise(
     networks: Sequence[str] = tuple(DENOISE_PAPER),
     gradient_delay: NonNegativeInt = 480,
     lengths: Sequence[PositiveInt] = (250, 500, 1000, 2000),
-    **options: Unpack[RecallOptions],
+    **budget: Unpack[RecallOptions],
 ) -> Report:
     """Collect ten symbols from noise and recall them in order (table 4.2, figure 4.2).
 
@@ -232,7 +228,7 @@ def denoise(
         gradient_delay: The delay at which gradients are measured; 0 measures neither gradients nor
             memory.
         lengths: The lengths at which the memory of a training step is measured.
-        options: Training; see `RecallOptions`.
+        budget: Training; see `RecallOptions`.
 
     Example:
         >>> result = denoise(networks=("rellstm", "lstm"), steps=3000)
@@ -245,7 +241,6 @@ def denoise(
         raise OptionError(
             f"lengths must be ≥ {SHORTEST} (symbols, marker and answers), got {min(lengths)}."
         )
-    budget = complete("denoise", RecallOptions, options)
     setups = network_setups(networks)
     plan = [(test, (test,)) for test in delays] if each else [(delay, tuple(delays))]
     trained = [
@@ -253,8 +248,8 @@ def denoise(
         for name, setup in setups.items()
         for training_delay, test_delays in plan
     ]
-    where = "every T from new weights" if each else f"T = {delay}"
-    title = f"Trained on denoise at {where}, at most {budget['steps']:,} updates."
+    trained_at = "every T from new weights" if each else f"T = {delay}"
+    title = f"Trained on denoise at {trained_at}, at most {budget['steps']:,} updates."
     report = recall_report("denoise", title, delays, trained, DENOISE_PAPER, budget)
     if not gradient_delay:
         return report

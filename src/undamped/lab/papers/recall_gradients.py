@@ -135,21 +135,21 @@ def add_gradients_and_memory(
 def _figure(
     gradients: Mapping[str, list[float]], lengths: Sequence[int], peaks: Mapping[str, list[int]]
 ) -> Any:
-    figure, (left, right) = panels(11, 4.2, columns=2)
+    figure, (decay, memory) = panels(11, 4.2, columns=2)
     draw_lines(
-        left,
+        decay,
         {
             name: (range(len(norms)), [norm if norm > 0 else math.nan for norm in norms])
             for name, norms in gradients.items()
         },
     )
     title = "A line that falls to the left: vanishing gradients"
-    label(left, "step t", "‖∂L/∂h(t)‖", title, log="y", legend=False)
+    label(decay, "step t", "‖∂L/∂h(t)‖", title, log="y", legend=False)
     for index, (name, sizes) in enumerate(peaks.items()):
         megabytes = [size / 1e6 for size in sizes]
-        right.plot(lengths, megabytes, "o", label=name, **line_style(index))
+        memory.plot(lengths, megabytes, "o", label=name, **line_style(index))
     title = "A slope of two is quadratic growth"
-    label(right, "steps T of a sequence", "memory of a training step (MB)", title, log="xy")
+    label(memory, "steps T of a sequence", "memory of a training step (MB)", title, log="xy")
     return figure
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import torch
 
-from undamped._base.options import Default, Fraction, NonNegativeInt, PositiveInt
+from undamped._base.options import Default, Fraction, PositiveInt
 from undamped._base.registry import tasks
-from undamped.lab.papers.runs import check_names, fit_once, prefixed
-from undamped.lab.report.table import Progress, silent
+from undamped.lab.papers.runs import SeedOptions, check_names, fit_once, prefixed
 from undamped.lab.training import Run
 
 LARGEST_TEST_BATCH = 40_000
@@ -24,7 +23,7 @@ SHORTEST_VALIDATION_INTERVAL = 25
 """Updates between two validations."""
 
 
-class RecallOptions(TypedDict, total=False):
+class RecallOptions(SeedOptions):
     """Options that all experiments about recall share."""
 
     steps: Annotated[PositiveInt, Default(10_000, "Largest number of updates of each network.")]
@@ -35,13 +34,6 @@ class RecallOptions(TypedDict, total=False):
     goal: Annotated[Fraction, Default(0.999, "Validation accuracy at which training stops.")]
     units: Annotated[PositiveInt, Default(128, "Hidden units of each network.")]
     tests: Annotated[PositiveInt, Default(200, "Sequences of every test.")]
-    seed: Annotated[NonNegativeInt, Default(0, "Seed of all random numbers.")]
-    out: Annotated[
-        str, Default("runs", "Folder for the runs; finished trainings in it are reused.")
-    ]
-    progress: Annotated[
-        Progress, Default(silent, "Called with a line of text, for a progress bar.")
-    ]
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Unpack
 
-from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped._base.registry import experiments
+from undamped._base.options import Default, PositiveFloat, PositiveInt
+from undamped._base.registry import models as model_registry
+from undamped._base.registry import tasks as task_registry
+from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.papers import runs
 from undamped.lab.papers.archive import TRAINING_ERRORS
+from undamped.lab.papers.runs import SeedOptions, experiment
 from undamped.lab.papers.ucr import check_available
 from undamped.lab.report.charts import MARKERS, colour, label, panels
-from undamped.lab.report.table import Progress, Report, Table, silent
+from undamped.lab.report.table import Report, Table
 
 MODELS = ("unicornn", "linoss", "lem", "bank", "minirocket", "guess")
 SETS = ("GunPoint", "ArrowHead", "Lightning7")
 TASKS = ("digits", "adding", "first-cue")
 TIE = 0.01
 """Two models whose skills differ by no more than this are tied."""
+
+
+class EachSideOptions(SeedOptions):
+    """Seed, folder and progress."""
+
+    out: Annotated[str, Default("runs/each-side", "Folder for the runs.")]
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,7 @@ class TaskScores:
         metric: What is measured.
         chance: The score of the naive baseline.
         scores: By model.
-        winner: "recurrent", "at once" or "both".
+        winner: "recurrent", "closed form" or "both".
     """
 
     name: str
@@ -72,7 +81,7 @@ class TaskScores:
     winner: str
 
 
-@experiments.register("each-side")
+@experiment("each-side")
 def run(
     *,
     tasks: Sequence[str] = TASKS,
@@ -81,9 +90,7 @@ def run(
     network_seconds: PositiveFloat | None = None,
     batches: PositiveInt = 8,
     length: PositiveInt = 10_000,
-    seed: NonNegativeInt = 0,
-    out: str = "runs/each-side",
-    progress: Progress = silent,
+    **budget: Unpack[EachSideOptions],
 ) -> Report:
     """Tasks on which recurrent networks are best, and tasks on which closed-form models are.
 
@@ -95,9 +102,7 @@ def run(
             of the task's recipe, which does not depend on the machine.
         batches: Batches of 50 sequences for closed-form models where a task generates its data.
         length: Steps of the recordings of `first-cue`.
-        seed: Seed of all random numbers.
-        out: The folder for the runs; finished trainings in it are reused.
-        progress: Called with a line of text and the finished fraction.
+        budget: Seed, folder and progress; see `SeedOptions`.
 
     Example:
         >>> result = run(tasks=("adding",), sets=(), models=("bank", "guess"))
@@ -106,10 +111,6 @@ def run(
         Those of the tasks: `undamped show digits`, `undamped show adding`, `undamped show
         first-cue`.
     """
-    from undamped._base.registry import models as model_registry
-    from undamped._base.registry import tasks as task_registry
-    from undamped.lab.baselines.closed_form import ClosedFormModel
-
     check_available(sets, models)
     recurrent = [n for n in models if not issubclass(model_registry[n], ClosedFormModel)]
     plan = [(name, name, {"length": length} if name == "first-cue" else {}) for name in tasks]
@@ -121,12 +122,12 @@ def run(
         task = task_registry[task_name](**options)
         scores = {}
         for number, model in enumerate(models):
-            progress(f"{name}, {model}", (index + number / len(models)) / len(plan))
+            budget["progress"](f"{name}, {model}", (index + number / len(models)) / len(plan))
             train: dict[str, Any] = {} if network_seconds is None else {"seconds": network_seconds}
             if model not in recurrent:
                 endless = task.count("train", 50) is None
                 train = {"steps": batches, "batch_size": 50} if endless else {}
-            scores[model] = _train(model, task_name, options, task, train, seed, out)
+            scores[model] = _train(model, task_name, options, task, train, budget)
         answer = f"{task.output_size} classes" if task.answer == "class" else "a number"
         about = f"{len(task.batch('test', 0, 1).inputs):,} steps, {answer}"
         winner = _winner(scores, recurrent)
@@ -141,10 +142,10 @@ def run(
         for contest in contests
     ]
     return Report(
-        {"network_seconds": network_seconds, "recurrent": recurrent},
         contests,
-        [Table(("task", "sequences", *models, "ahead"), rows, text_columns=2)],
+        [Table(("task", "sequences", *models, "better"), rows, text_columns=2)],
         {"each-side": lambda: _figure(contests, models, recurrent)},
+        settings={"recurrent": recurrent},
     )
 
 
@@ -154,8 +155,7 @@ def _train(
     options: dict[str, Any],
     task: Any,
     train: dict[str, Any],
-    seed: int,
-    out: str,
+    budget: EachSideOptions,
 ) -> Score:
     try:
         run = runs.fit_once(
@@ -164,8 +164,8 @@ def _train(
             model_options={},
             task_options=options,
             train=train,
-            seed=seed,
-            out=out,
+            seed=budget["seed"],
+            out=budget["out"],
         )
     except TRAINING_ERRORS as error:
         return Score(refused=str(error))
@@ -181,10 +181,10 @@ def _winner(scores: dict[str, Score], recurrent: Sequence[str]) -> str:
     for name, score in scores.items():
         if score.skill is not None:
             best[name in recurrent] = max(best[name in recurrent], score.skill)
-    ahead = best[True] - best[False]
-    if abs(ahead) <= TIE:
+    difference = best[True] - best[False]
+    if abs(difference) <= TIE:
         return "both"
-    return "recurrent" if ahead > 0 else "at once"
+    return "recurrent" if difference > 0 else "closed form"
 
 
 def _figure(contests: Sequence[TaskScores], models: Sequence[str], recurrent: Sequence[str]) -> Any:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 
 from undamped._base.options import NonNegativeInt, PositiveInt
-from undamped._base.registry import experiments, models
-from undamped.lab.papers.runs import fit_once, prefixed
+from undamped._base.registry import models
+from undamped.lab.papers.runs import SeedOptions, experiment, fit_once, prefixed
 from undamped.lab.report.charts import panels
-from undamped.lab.report.table import Progress, Report, Table, silent
+from undamped.lab.report.table import Report, Table
 from undamped.lab.tasks.irregular.curves import Query
 from undamped.lab.tasks.irregular.rotating_digits import SIDE, RotatingDigits
 
@@ -50,17 +50,15 @@ class Prediction:
     cpu_seconds: float
 
 
-@experiments.register("rotating-digits")
+@experiment("rotating-digits")
 def run(
     *,
     networks: Sequence[str] = ("ode2vae", "latent-ode"),
     ask: Query = "all",
     seen: PositiveInt = 8,
     steps: PositiveInt = 2000,
-    seed: NonNegativeInt = 0,
     shown: NonNegativeInt = 0,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[SeedOptions],
 ) -> Report:
     """Predict all frames of rotating digits from some of them, by latent variable models.
 
@@ -69,10 +67,8 @@ def run(
         ask: Whether all frames are requested, or the second half from the first.
         seen: How many of the 16 frames a model observes.
         steps: Updates of each, of 40 digits.
-        seed: Seed of all random numbers.
-        shown: The number of the test digit in the figure.
-        out: The folder for the runs; finished trainings in it are reused.
-        progress: Called with a line of text and the finished fraction.
+        shown: The index of the test digit in the figure.
+        options: Seed, folder and progress; see `SeedOptions`.
 
     Example:
         >>> result = run(networks=("ode2vae",), steps=200)
@@ -83,21 +79,21 @@ def run(
     """
     for name in networks:
         models[name]  # raises for an unknown name
-    task = RotatingDigits(ask=ask, seen=seen, seed=seed)
+    task = RotatingDigits(ask=ask, seen=seen, seed=options["seed"])
     batch = task.batch("test", 0, task.sequences("test"))
     predictions = []
     for number, name in enumerate(networks):
         fraction = number / len(networks)
-        progress(name, fraction)
+        options["progress"](name, fraction)
         trained = fit_once(
             name,
             "rotating-digits",
             model_options=OPTIONS | SIZES.get(name, {}),
             task_options={"ask": ask, "seen": seen},
             train={"steps": steps, "validate_every": max(1, steps // 10)},
-            seed=seed,
-            out=out,
-            progress=prefixed(progress, name, fraction),
+            seed=options["seed"],
+            out=options["out"],
+            progress=prefixed(options["progress"], name, fraction),
         )
         result = trained.result
         assert result is not None
@@ -130,7 +126,6 @@ def run(
     frames = digit_frames(batch, shown)
     frames |= {prediction.model: prediction.frames for prediction in predictions}
     return Report(
-        {"ask": ask, "seen": seen, "steps": steps, "seed": seed, "shown": shown},
         predictions,
         [Table(header, rows)],
         {"rotating-digits": lambda: _figure(frames)},

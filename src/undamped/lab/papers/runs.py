@@ -8,14 +8,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from undamped._base.errors import RunError
-from undamped._base.options import options_in, unknown_name, unknown_option
-from undamped.lab.report.table import Progress
+from undamped._base.options import Default, NonNegativeInt, unknown_name
+from undamped._base.registry import experiments
+from undamped.lab.report.table import Progress, reports, silent
 from undamped.lab.training import Run, fit, resume
 from undamped.lab.training.fit import AUTO
+
+experiment = partial(reports, experiments)
+"""Return a decorator that registers an experiment."""
+
+
+class RunOptions(TypedDict):
+    """Options of experiments that train models."""
+
+    out: Annotated[
+        str, Default("runs", "Folder for the runs; finished trainings in it are reused.")
+    ]
+    progress: Annotated[
+        Progress,
+        Default(silent, "Called with a line of text and, if it is known, the finished fraction."),
+    ]
+
+
+class SeedOptions(RunOptions):
+    """Options of experiments that train every model once."""
+
+    seed: Annotated[NonNegativeInt, Default(0, "Seed of all random numbers.")]
 
 
 def fit_once(
@@ -89,21 +112,6 @@ def prefixed(progress: Progress, prefix: str, *fraction: float) -> Progress:
         fraction: The finished fraction of the experiment, if it is known.
     """
     return lambda line: progress(f"{prefix}: {line}", *fraction)
-
-
-def complete(owner: str, group: type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a group with defaults for those that were left out.
-
-    Args:
-        owner: The name of the experiment, for error messages.
-        group: A `TypedDict` whose fields carry their `Default`.
-        options: What the caller specified.
-    """
-    declared = options_in(group)
-    for name in options:
-        if name not in declared:
-            raise unknown_option(owner, name, list(declared))
-    return {name: option.default for name, option in declared.items()} | dict(options)
 
 
 def check_names(kind: str, names: Sequence[str], choices: Sequence[str]) -> None:

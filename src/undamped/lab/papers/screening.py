@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Unpack, get_args
 import torch
 
 from undamped._base.options import Default, PositiveInt
-from undamped._base.registry import experiments, tasks
+from undamped._base.registry import tasks
 from undamped.lab.papers.recall_gradients import decades, hidden_gradients
 from undamped.lab.papers.recall_networks import (
     NETWORKS,
@@ -24,7 +24,7 @@ from undamped.lab.papers.recall_networks import (
     TrainedNetwork,
     train_and_test,
 )
-from undamped.lab.papers.runs import complete, unique
+from undamped.lab.papers.runs import experiment, unique
 from undamped.lab.report.charts import draw_lines, label, panels
 from undamped.lab.report.table import Report, Table
 
@@ -35,7 +35,7 @@ Screening = Literal["attention", "share", "surprise", "learned"]
 Sweep = Literal["kept", "recent", "screening"]
 
 
-class ScreeningOptions(RecallOptions, total=False):
+class ScreeningOptions(RecallOptions):
     """Options of training, with a smaller budget."""
 
     steps: Annotated[PositiveInt, Default(4000, "Largest number of updates of each network.")]
@@ -62,7 +62,7 @@ class ScreenedNetwork:
     stored_symbols: float
 
 
-@experiments.register("screening")
+@experiment("screening")
 def run(
     *,
     sweeps: Sequence[Sweep] = get_args(Sweep),
@@ -70,7 +70,7 @@ def run(
     ways: Sequence[Screening] = get_args(Screening),
     delay: PositiveInt = 100,
     delays: Sequence[PositiveInt] = (100, 300, 500),
-    **options: Unpack[ScreeningOptions],
+    **budget: Unpack[ScreeningOptions],
 ) -> Report:
     """How many states have to be stored, and which.
 
@@ -80,7 +80,7 @@ def run(
         ways: The screening rules, with ν = ρ = 15.
         delay: The delay of the training.
         delays: The delays of the tests.
-        options: Training; see `RecallOptions`.
+        budget: Training; see `RecallOptions`.
 
     Example:
         >>> result = run(sweeps=("screening",))
@@ -89,7 +89,6 @@ def run(
         G. Kerg, B. Kanuparthi, A. Goyal, K. Goyette, Y. Bengio, G. Lajoie. Untangling tradeoffs
         between recurrence and self-attention in neural networks. NeurIPS, 2020, appendix.
     """
-    budget = complete("screening", ScreeningOptions, options)
     variants: list[tuple[int, int, str]] = []
     for sweep in sweeps:
         if sweep == "screening":
@@ -126,9 +125,7 @@ def run(
         )
         for network in networks
     ]
-    settings = {"delay": delay, **{name: budget[name] for name in budget if name != "progress"}}
     return Report(
-        settings,
         networks,
         [Table((*header, "decades", "updates", "CPU minutes"), rows, title)],
         {"screening": lambda: _figure(networks)},
@@ -175,12 +172,14 @@ def stored_symbols(model: Any, inputs: Any) -> float:
 
 
 def _figure(networks: Sequence[ScreenedNetwork]) -> Any:
-    figure, (left, right) = panels(12, 4.5, columns=2)
+    figure, (learning, decay) = panels(12, 4.5, columns=2)
     curves = {network.name: network.trained.curve for network in networks}
-    draw_lines(left, {name: (x, [100 * value for value in y]) for name, (x, y) in curves.items()})
-    label(left, "updates", "correct symbols in validation (%)", "Learning curves")
+    draw_lines(
+        learning, {name: (x, [100 * value for value in y]) for name, (x, y) in curves.items()}
+    )
+    label(learning, "updates", "correct symbols in validation (%)", "Learning curves")
     gradients = {network.name: network.gradients for network in networks}
-    draw_lines(right, {name: (range(len(norms)), norms) for name, norms in gradients.items()})
+    draw_lines(decay, {name: (range(len(norms)), norms) for name, norms in gradients.items()})
     title = "Gradients after training: peaks are stored states"
-    label(right, "step t", "‖∂L/∂h(t)‖", title, log="y", legend=False)
+    label(decay, "step t", "‖∂L/∂h(t)‖", title, log="y", legend=False)
     return figure

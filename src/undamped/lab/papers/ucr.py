@@ -12,25 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from undamped._base.errors import OptionError
-from undamped._base.options import NonNegativeInt, PositiveInt
-from undamped._base.registry import experiments
+from undamped._base.options import PositiveInt
+from undamped._base.registry import models, tasks
+from undamped.lab.data.published import cache
+from undamped.lab.papers.runs import SeedOptions, experiment
 from undamped.lab.report.charts import marker_chart
-from undamped.lab.report.table import Progress, Report, Table, silent
+from undamped.lab.report.table import Report, Table
+from undamped.lab.training import fit
+from undamped.lab.training.fit import AUTO
 
 SETS = (
-    "ItalyPowerDemand",
-    "JapaneseVowels",
-    "SyntheticControl",
-    "ECG200",
-    "BasicMotions",
-    "Plane",
-    "GunPoint",
-    "Coffee",
+    *("ItalyPowerDemand", "JapaneseVowels", "SyntheticControl", "ECG200", "BasicMotions", "Plane"),
+    *("GunPoint", "Coffee"),
 )
 NETWORKS = ("unicornn", "lstm", "cornn")
 WARPING_WINDOW = 0.2
@@ -61,7 +59,7 @@ class DatasetScores:
         return f"{self.train} + {self.test}, {self.length}, {self.classes}"
 
 
-@experiments.register("ucr")
+@experiment("ucr")
 def run(
     *,
     sets: Sequence[str] = SETS,
@@ -69,9 +67,7 @@ def run(
     steps: PositiveInt = 300,
     hidden_size: PositiveInt = 64,
     num_layers: PositiveInt = 2,
-    seed: NonNegativeInt = 0,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[SeedOptions],
 ) -> Report:
     """Datasets of the UCR and UEA archives: three networks beside the nearest neighbour.
 
@@ -81,9 +77,7 @@ def run(
         steps: Updates of each network.
         hidden_size: Units per layer, the same for all.
         num_layers: Layers, the same for all.
-        seed: Seed of all random numbers.
-        out: The folder for the runs.
-        progress: Called with the name of a dataset when it is finished.
+        options: Seed, folder and progress; see `SeedOptions`.
 
     Example:
         >>> result = run(sets=("GunPoint",), steps=300)
@@ -92,8 +86,6 @@ def run(
         H. A. Dau and others. The UCR time series archive. IEEE/CAA Journal of Automatica Sinica,
         2019.
     """
-    from undamped.lab.training import fit
-
     check_available(sets, networks)
     datasets: list[DatasetScores] = []
     for name in sets:
@@ -104,14 +96,14 @@ def run(
                 model_options={"hidden_size": hidden_size, "num_layers": num_layers},
                 task_options={"dataset": name},
                 train={"steps": steps, "validate_every": max(1, steps // 10)},
-                seed=seed,
-                out=out,
+                seed=options["seed"],
+                out=options["out"],
                 progress=False,
             )
             for network in networks
         }
         datasets.append(_scores(name, finished))
-        progress(name)
+        options["progress"](name)
     means = {n: float(np.mean([data.accuracy[n] for data in datasets])) for n in networks}
     rows = [
         (
@@ -128,9 +120,8 @@ def run(
     )
     cells = [f"{value:.1%}" for value in (*means.values(), nearest, chance)]
     header = ("set", "train + test, steps, classes", *networks, "1-NN", "majority class")
-    title = f"Test accuracy after {steps} updates, seed {seed}."
+    title = f"Test accuracy after {steps} updates, seed {options['seed']}."
     return Report(
-        {"steps": steps, "seed": seed},
         datasets,
         [Table(header, [*rows, ("mean", "", *cells)], title, text_columns=2)],
         {"ucr": lambda: _figure(datasets, networks)},
@@ -140,12 +131,8 @@ def run(
 
 def check_available(sets: Sequence[str], networks: Sequence[str]) -> None:
     """Raise an error for missing datasets and unknown models before an hour of training."""
-    from undamped._base.registry import models
-    from undamped.lab.data.published.cache import folder
-    from undamped.lab.training.fit import AUTO
-
     for name in sets:
-        folder(f"ucr/{name}")
+        cache.folder(f"ucr/{name}")
     for name in networks:
         if name != AUTO:
             models[name]
@@ -163,8 +150,6 @@ def dataset_size(task: Any) -> dict[str, Any]:
 
 
 def _scores(name: str, finished: dict[str, Any]) -> DatasetScores:
-    from undamped._base.registry import tasks
-
     task = tasks["ucr"](dataset=name)
     nearest, distance = nearest_neighbour(task)
     results = {network: run.result for network, run in finished.items()}

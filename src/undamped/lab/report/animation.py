@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from undamped._base.files import refuse_folder, write_atomically, write_text
 from undamped.analysis.core.figures import PALETTE
 from undamped.analysis.core.result import plain
 from undamped.lab.instruments.motion_paths import MotionPaths
-from undamped.lab.report.page import embedded, policy
+from undamped.lab.report.page import asset, embedded, policy
 
 KINDS = (".gif", ".html")
 FRAMES = 150
@@ -95,7 +94,7 @@ def _page(motions: Mapping[str, MotionPaths], seconds: float) -> str:
     }
     names = ", ".join(motions)
     caption = f"The true motion beside {names}. {first.axes[0]} across, {first.axes[1]} upwards."
-    text = (files("undamped.lab.report") / "assets" / "motion.html").read_text(encoding="utf-8")
+    text = asset("motion.html")
     script = text.partition("<script>")[2].partition("</script>")[0]
     texts = {
         "POLICY": policy(script),
@@ -161,10 +160,8 @@ class _Panel:
         self, axes: Any, title: str, paths: np.ndarray, motion: MotionPaths, colour: str
     ) -> None:
         self.paths, self.rods = paths, motion.rods
-        left, right, bottom, top = _limits(motion)
-        axes.set(xlim=(left, right), ylim=(bottom, top), title=title)
-        axes.set_xlabel(motion.axes[0])
-        axes.set_ylabel(motion.axes[1])
+        limits, (x, y) = _limits(motion), motion.axes
+        axes.set(xlim=limits[:2], ylim=limits[2:], title=title, xlabel=x, ylabel=y)
         if motion.equal:
             axes.set_aspect("equal")
         bodies = range(paths.shape[1])

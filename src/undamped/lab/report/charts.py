@@ -68,7 +68,7 @@ def label(
 
 
 def draw_lines(axes: Any, lines: Mapping[str, tuple[Iterable[Any], Iterable[Any]]]) -> None:
-    """Draw curves in styles that can be told apart, each with its name in the legend.
+    """Draw curves in distinguishable styles, each with its name in the legend.
 
     Args:
         axes: Where to draw.
@@ -129,8 +129,8 @@ def bar_chart(
     figure, (axes,) = panels(7, 1.2 + 0.25 * len(names))
     heights = {name: len(names) - number for number, name in enumerate(names)}
     for index, (kind, values) in enumerate(bars.items()):
-        where = [heights[name] for name in values]
-        axes.barh(where, list(values.values()), color=colour(index), label=kind or None)
+        positions = [heights[name] for name in values]
+        axes.barh(positions, list(values.values()), color=colour(index), label=kind or None)
     for name, value in (limits or {}).items():
         axes.axvline(value, color="#bbbbbb", label=name)
     axes.set_yticks(list(heights.values()), names, fontsize=7)

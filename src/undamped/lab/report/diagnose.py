@@ -82,9 +82,7 @@ def diagnose(
     probe = Probe(
         model, inputs, name or "", task, loss, fraction, seed, memory, full_model, batch_first
     )
-    registered = models.name_of(type(probe.network)) or ""
-    probe = replace(probe, name=name or registered or type(model).__name__)
-    progress = progress or (lambda stage: None)
+    probe = replace(probe, name=name or _registered(probe) or type(model).__name__)
     results, left_out = measure_all(probe, measured, progress)
     report = ModelReport(
         name=probe.name,
@@ -93,17 +91,38 @@ def diagnose(
         options=_options(probe),
         versions=versions(),
     )
-    flow, recall = results.get("gradient_flow"), results.get("recall")
+    flow = results.get("gradient_flow")
     if not isinstance(flow, GradientFlow):
         return _judged_without_gradients(report, probe)
-    verdict = _verdict(flow, _lstm_flow(probe, flow, progress) if compare else None)
+    lstm = _lstm_flow(probe, flow, progress) if compare else None
+    return _judged_by_gradients(report, probe, flow, lstm)
+
+
+def _registered(probe: Probe) -> str:
+    """Return the registry name of a probe's network; empty if it has none."""
+    return models.name_of(type(probe.network)) or ""
+
+
+def _judged_by_gradients(
+    report: ModelReport, probe: Probe, flow: GradientFlow, lstm: GradientFlow | None
+) -> ModelReport:
+    """Return the report with a verdict on the gradients, and remedies."""
+    verdict = {
+        "vanish": f"gradients vanish: they reach {flow.horizon} of {flow.length} steps",
+        "explode": f"gradients explode: over {flow.length} steps they grow beyond every bound",
+        "steady": f"gradients reach {flow.horizon} of {flow.length} steps",
+    }[flow.verdict]
+    if lstm is not None:
+        verdict += f"; an LSTM of this size reaches {lstm.horizon}"
+    registered = _registered(probe)
     if not registered and not isinstance(probe.network, nn.RNNBase) and flow.read_as:
         verdict += f" ({flow.read_as})"  # for modules of other libraries this is uncertain
     tone: Literal["good", "bad"] = "good" if flow.verdict == "steady" else "bad"
     if probe.in_depth:
         return replace(report, verdict=verdict.replace("steps", "points in depth"), tone=tone)
+    recall = report.results.get("recall")
     recall = recall if isinstance(recall, Recall) else None
-    advice = remedies(model, flow, recall, model=registered)
+    advice = remedies(probe.model, flow, recall, model=registered)
     return replace(report, verdict=verdict, tone=tone, remedies=advice)
 
 
@@ -173,25 +192,15 @@ def _random_inputs(model: nn.Module, steps: int, seed: int, batch_first: bool | 
     return noise.transpose(0, 1) if layout_of(model, noise, batch_first).batch_first else noise
 
 
-def _verdict(flow: GradientFlow, other: GradientFlow | None) -> str:
-    text = {
-        "vanish": f"gradients vanish: they reach {flow.horizon} of {flow.length} steps",
-        "explode": f"gradients explode: over {flow.length} steps they grow beyond every bound",
-        "steady": f"gradients reach {flow.horizon} of {flow.length} steps",
-    }[flow.verdict]
-    if other is None:
-        return text
-    return f"{text}; an LSTM of this size reaches {other.horizon}"
-
-
-def _lstm_flow(probe: Probe, flow: GradientFlow, progress: Progress) -> GradientFlow | None:
+def _lstm_flow(probe: Probe, flow: GradientFlow, progress: Progress | None) -> GradientFlow | None:
     """Measure an untrained LSTM of the same size on noise of the same length."""
     network = probe.network
     sizes = [getattr(network, size, None) for size in ("input_size", "hidden_size", "num_layers")]
     complete = all(isinstance(size, int) for size in sizes)
     if probe.in_depth or isinstance(network, LSTM | nn.LSTM) or not complete:
         return None
-    progress("gradient flow of an LSTM for comparison")
+    if progress is not None:
+        progress("gradient flow of an LSTM for comparison")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(probe.seed)
         lstm = nn.LSTM(*sizes)  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,16 +87,15 @@ def draw_future(
     figure = Figure(figsize=size, dpi=110, layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex="col")
     for column in range(columns):
-        past, ahead = series[column], forecasts[column]
-        begin = max(0, len(past) - 5 * len(ahead))
-        steps = len(past) + np.arange(len(ahead))
+        past, future = series[column], forecasts[column]
+        begin = max(0, len(past) - 5 * len(future))
+        steps = len(past) + np.arange(len(future))
         for row in range(rows):
             panel = panels[row, column]
-            known_steps = np.arange(begin, len(past))
-            panel.plot(known_steps, past[begin:, row], color="black", lw=1.0, label="past")
+            panel.plot(np.arange(begin, len(past)), past[begin:, row], "k", lw=1.0, label="past")
             around = bounds[column]
             band = None if around is None else around[:, row]
-            _band(panel, steps, ahead[:, row], band, levels, labelled=True)
+            _band(panel, steps, future[:, row], band, levels, labelled=True)
             panel.spines[["top", "right"]].set_visible(False)
             if column == 0:
                 panel.set_ylabel(channels[row])
@@ -105,14 +103,6 @@ def draw_future(
         panels[-1, column].set_xlabel("step")
     panels[0, 0].legend(frameon=False, fontsize=8, loc="upper left")
     return figure
-
-
-def save(figure: Any, path: Path) -> None:
-    """Write a figure to an image file, atomically."""
-    from undamped._base.files import write_atomically
-
-    kind = path.suffix.lstrip(".")
-    write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))
 
 
 def _band(

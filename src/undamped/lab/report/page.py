@@ -11,6 +11,7 @@ import hashlib
 import html
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,6 @@ def page(reports: Sequence[ModelReport], *, title: str = "") -> str:
 
 
 def _with_unique_names(reports: Sequence[ModelReport]) -> list[ModelReport]:
-    from dataclasses import replace
-
     counts: dict[str, int] = {}
     renamed = []
     for report in reports:
@@ -118,9 +117,7 @@ def document(heading: str, body: str, data: dict[str, Any]) -> str:
         body: Its contents.
         data: The data of its script: `plots`, and the number of `models`.
     """
-    assets = files("undamped.lab.report") / "assets"
-    style = (assets / "page.css").read_text(encoding="utf-8")
-    scripts = [plotly_program(), (assets / "page.js").read_text(encoding="utf-8")]
+    style, scripts = asset("page.css"), [plotly_program(), asset("page.js")]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy(*scripts)}">'
@@ -152,6 +149,11 @@ def embedded(data: Any) -> str:
     """Return JSON that cannot close the script element around it."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def asset(name: str) -> str:
+    """Return the text of a file of this package, such as "page.css"."""
+    return (files("undamped.lab.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 def plotly_program() -> str:

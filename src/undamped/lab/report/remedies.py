@@ -120,19 +120,19 @@ def _suggested(cell: type[Cell], fits: Callable[[type[Cell]], bool]) -> Iterator
     A model is suggested to cells that derive from the same class as its own cell, but not to its
     own cell or cells that derive from it.
     """
-    candidates = [(name, getattr(models[name], "cell_class", None)) for name in models]
+    cells = [(name, getattr(models[name], "cell_class", None)) for name in models]
+    advised = [(name, kind) for name, kind in cells if kind and recipe_of(name).advice]
     # Cells closer to the base class of all cells are a larger change, and come first.
-    candidates = [(name, other) for name, other in candidates if other and recipe_of(name).advice]
-    for name, other in sorted(candidates, key=lambda pair: len(pair[1].__mro__)):
-        of_family = issubclass(cell, other.__mro__[1])
-        if of_family and not issubclass(cell, other) and fits(other):
+    for name, kind in sorted(advised, key=lambda pair: len(pair[1].__mro__)):
+        of_family = issubclass(cell, kind.__mro__[1])
+        if of_family and not issubclass(cell, kind) and fits(kind):
             yield name, recipe_of(name).advice
 
 
 def _vanishing(cell: type[Cell], flow: GradientFlow) -> list[Remedy]:
     first = f"The first {flow.length - flow.horizon} of {flow.length} steps cannot be learned from:"
     advice = []
-    for name, suggestion in _suggested(cell, lambda other: True):
+    for name, suggestion in _suggested(cell, lambda kind: True):
         advice.append(Remedy(f"{'Or' if advice else first} {suggestion}", model=name))
     shorten = (
         f"bring what matters within {flow.horizon} steps: shorten the sequence, or feed several "
@@ -147,15 +147,15 @@ def _exploding(cell: type[Cell], flow: GradientFlow) -> list[Remedy]:
         "training"
     )
     advice = [Remedy(clip, setting="train.clip=1")]
-    if not PRESERVES_SIZE & {promise.kind for promise in cell.promises}:
-        for name, _ in _suggested(cell, _preserves_volume):
-            other = "Or use a network whose step preserves volume, so that not all gradients grow"
-            advice.append(Remedy(other, model=name))
+    if not PRESERVES_SIZE & _promised(cell):
+        for name, _ in _suggested(cell, lambda kind: Kind.VOLUME_PRESERVING in _promised(kind)):
+            volume = "Or use a network whose step preserves volume, so that not all gradients grow"
+            advice.append(Remedy(volume, model=name))
     return advice
 
 
-def _preserves_volume(cell: type[Cell]) -> bool:
-    return any(promise.kind is Kind.VOLUME_PRESERVING for promise in cell.promises)
+def _promised(cell: type[Cell]) -> set[Kind]:
+    return {promise.kind for promise in cell.promises}
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
+
+import torch
+
+from undamped._base.options import options_of, refuse_unknown
+from undamped._base.registry import Registry
 
 Progress = Callable[..., None]
 """Called with a line of text and, where it is known, the fraction of the work that is finished."""
@@ -68,19 +74,19 @@ class Report:
     """The result of an experiment or benchmark: records, tables and figures, with the settings.
 
     Args:
-        settings: The options and conditions under which the records were measured.
         records: What was measured, one dataclass or mapping for each run.
         tables: The tables that are printed.
         plots: Functions that draw the matplotlib figures, by name.
         numbers: Further numbers for JSON, by name.
+        settings: Conditions of the measurement; the decorator `reports` adds the options.
         motions: Motions to animate, by the name of the animation.
     """
 
-    settings: Mapping[str, Any]
     records: Sequence[Any]
     tables: Sequence[Table]
     plots: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     motions: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,6 +115,34 @@ class Report:
     def animations(self) -> dict[str, Any]:
         """Return the motions that can be animated."""
         return dict(self.motions)
+
+
+def reports(registry: Registry[Any], name: str) -> Callable[[Callable[..., Report]], Any]:
+    """Return a decorator that registers a function which returns a `Report`.
+
+    A group of options, `**options: Unpack[Group]`, arrives complete. The settings of the report
+    are the options without folder and progress, and the number of threads.
+
+    Args:
+        registry: `experiments` or `benchmarks`.
+        name: The name.
+    """
+
+    def register(function: Callable[..., Report]) -> Any:
+        @registry.register(name)
+        @wraps(function)
+        def run(**options: Any) -> Report:
+            declared = options_of(run)
+            refuse_unknown(name, options, list(declared))
+            options = {key: option.default for key, option in declared.items()} | options
+            report = function(**options)
+            conditions = {key: options[key] for key in options if key not in ("out", "progress")}
+            conditions["threads"] = torch.get_num_threads()
+            return replace(report, settings={**conditions, **report.settings})
+
+        return run
+
+    return register
 
 
 def plain(value: Any) -> Any:

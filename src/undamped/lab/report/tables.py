@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from undamped.analysis.gradient_flow import GradientFlow
-from undamped.lab.report.model_report import ModelReport, Score
+from undamped.lab.report.model_report import ModelReport
 
 Row = Sequence[str]
 
@@ -35,48 +35,59 @@ def verdicts(reports: Sequence[ModelReport]) -> str:
 
 def headline(reports: Sequence[ModelReport]) -> str:
     """Return one sentence that compares scores or gradients, or else the first sentence."""
-    scored = [(report.name, report.score) for report in reports if report.score is not None]
-    if len(scored) > 1 and len({(score.metric, score.split) for _, score in scored}) == 1:
-        return _ranked(scored)
+    scored = [report for report in reports if report.score is not None]
     if scored:
-        return "; ".join(f"{r.name}: {r.verdict}" for r in reports if r.score is not None) + "."
+        return _compare_scores(scored)
     flows = [
-        (report.name, flow)
+        (report, flow)
         for report in reports
         if isinstance(flow := report.results.get("gradient_flow"), GradientFlow)
     ]
-    if not flows and any(report.verdict for report in reports):
-        return "; ".join(f"{r.name}: {r.verdict}" for r in reports if r.verdict) + "."
-    if not flows:
-        sentences = [
-            f"{r.name}: {result.sentence}" for r in reports for result in r.results.values()
-        ]
-        return sentences[0] if sentences else "Nothing was measured."
-    if len(flows) == 1:
-        return next(f"{r.name}: {r.verdict}." for r in reports if r.name == flows[0][0])
+    if len(flows) > 1:
+        return _compare_gradients(flows)
+    judged = [report for report, _ in flows] or [report for report in reports if report.verdict]
+    if judged:
+        return _verdicts(judged)
+    sentences = (f"{r.name}: {result.sentence}" for r in reports for result in r.results.values())
+    return next(sentences, "Nothing was measured.")
+
+
+def _verdicts(reports: Sequence[ModelReport]) -> str:
+    return "; ".join(f"{report.name}: {report.verdict}" for report in reports) + "."
+
+
+def _compare_gradients(flows: list[tuple[ModelReport, GradientFlow]]) -> str:
+    """Return how far the gradients of the best models reach."""
     # Exploding gradients reach all steps but are useless, so they come last.
     flows.sort(key=lambda pair: (pair[1].verdict == "explode", -pair[1].horizon / pair[1].length))
-    name, best = flows[0]
-    rest = "; ".join(
-        f"{other} {'explodes' if flow.verdict == 'explode' else f'reaches {flow.horizon}'}"
-        for other, flow in flows[1:5]
+    (first, best), *rest = flows
+    return _listed(
+        f"{first.name}: gradients reach {best.horizon} of {best.length} steps",
+        [
+            f"{r.name} {'explodes' if flow.verdict == 'explode' else f'reaches {flow.horizon}'}"
+            for r, flow in rest
+        ],
     )
-    more = f"; {len(flows) - 5} more below" if len(flows) > 5 else ""
-    return f"{name}: gradients reach {best.horizon} of {best.length} steps; {rest}{more}."
 
 
-def _ranked(scored: Sequence[tuple[str, Score]]) -> str:
-    """Return the best score, the other scores, and the naive baseline."""
-    first = scored[0][1]
-    ordered = sorted(scored, key=lambda pair: pair[1].value, reverse=first.higher_is_better)
-    (name, best), *rest = ordered
-    parts = [f"{name}: {best.split} {best.metric.replace('_', ' ')} {best.text}"]
-    parts += [f"{other} {score.text}" for other, score in rest[:4]]
-    if len(rest) > 4:
-        parts.append(f"{len(rest) - 4} more below")
-    if first.chance is not None:
-        parts.append(f"naive baseline {first.format(first.chance)}")
-    return "; ".join(parts) + "."
+def _compare_scores(reports: Sequence[ModelReport]) -> str:
+    """Return the best score, the other scores, and the naive baseline; verdicts if they differ."""
+    scores = [(report.name, report.score) for report in reports if report.score is not None]
+    if len(scores) == 1 or len({(score.metric, score.split) for _, score in scores}) > 1:
+        return _verdicts(reports)
+    higher, chance = scores[0][1].higher_is_better, scores[0][1].chance
+    (first, best), *rest = sorted(scores, key=lambda pair: pair[1].value, reverse=higher)
+    return _listed(
+        f"{first}: {best.split} {best.metric.replace('_', ' ')} {best.text}",
+        [f"{name} {score.text}" for name, score in rest],
+        *([] if chance is None else [f"naive baseline {best.format(chance)}"]),
+    )
+
+
+def _listed(first: str, rest: Sequence[str], *last: str) -> str:
+    """Return clauses as a sentence, with at most four of the rest."""
+    more = [f"{len(rest) - 4} more below"] if len(rest) > 4 else []
+    return "; ".join([first, *rest[:4], *more, *last]) + "."
 
 
 def _notes(report: ModelReport) -> str:
@@ -135,27 +146,18 @@ def instrument(name: str, reports: Sequence[ModelReport]) -> str:
 
 def candidates(reports: Sequence[ModelReport]) -> str:
     """Return the table of the models that were compared before one was chosen."""
-    rows = [
-        (
-            index,
-            (
-                str(candidate["model"]),
-                f"{candidate['score']:.4g}" if "score" in candidate else "–",
-                str(candidate["draws"]) if "score" in candidate else "–",
-                f"{candidate['valid']:.4g}" if "score" in candidate else "–",
-                f"{candidate['parameters']:,}" if "score" in candidate else "–",
-                f"{candidate['seconds']:.1f} s" if "score" in candidate else "–",
-                str(candidate.get("why_not", "")),
-            ),
-        )
-        for index, report in enumerate(reports)
-        for candidate in report.candidates
-    ]
+    formats = {"score": ".4g", "draws": "", "valid": ".4g", "parameters": ",", "seconds": ".1f"}
+    rows = []
+    for index, report in enumerate(reports):
+        for entry in report.candidates:
+            scored = "score" in entry
+            cells = [format(entry[key], form) if scored else "–" for key, form in formats.items()]
+            rows.append((index, (str(entry["model"]), *cells, str(entry.get("why_not", "")))))
     if not rows:
         return ""
     heading = (
         *("model", "mean validation score", "validation splits", "first validation score"),
-        *("parameters", "time", "reason if left out"),
+        *("parameters", "seconds", "reason if left out"),
     )
     return _titled("tried", "Models compared", table(heading, rows))
 

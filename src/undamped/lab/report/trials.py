@@ -63,11 +63,8 @@ def _answer_name(task: Task, answer: Tensor) -> str:
     """Return the name of a class; empty for other answers."""
     if task.answer != "class":
         return ""
-    return (
-        optional.answer_names(task)[int(answer)]
-        if optional.answer_names(task)
-        else str(int(answer))
-    )
+    names = optional.answer_names(task)
+    return names[int(answer)] if names else str(int(answer))
 
 
 def trials_figure(trials: list[Trial], title: str = "") -> Any:
@@ -104,6 +101,6 @@ def mosaic(trial: Trial, gap: int = 2) -> NDArray[Any]:
     )
     for y, row in enumerate(trial.rows):
         for x, image in enumerate(row):
-            top, left = gap + y * (height + gap), gap + x * (width + gap)
-            canvas[top : top + height, left : left + width] = image
+            top, start = gap + y * (height + gap), gap + x * (width + gap)
+            canvas[top : top + height, start : start + width] = image
     return np.clip(canvas, 0, 1)

@@ -10,12 +10,11 @@ import json
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from undamped._base.errors import RunError
-from undamped.lab.report.page import plotly_program
+from undamped.lab.report.page import asset, plotly_program
 from undamped.lab.training.run import Run
 
 POLICY = (
@@ -92,14 +91,12 @@ class Watch:
 
 
 def _page(watch: Watch) -> str:
-    assets = files("undamped.lab.report") / "assets"
-    style = (assets / "page.css").read_text(encoding="utf-8")
     title = html.escape(watch.path.name)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<link rel="icon" href="data:,">'
-        f"<title>{title} · undamped</title><style>{style}</style></head><body><main>"
+        f"<title>{title} · undamped</title><style>{asset('page.css')}</style></head><body><main>"
         f'<header><h1 id="title">{title}</h1></header>'
         '<p class="headline" id="status" role="status" aria-live="polite">waiting</p>'
         '<div id="plots"></div></main><script src="/plotly.js"></script>'
@@ -107,15 +104,11 @@ def _page(watch: Watch) -> str:
     )
 
 
-def _live_script() -> str:
-    return (files("undamped.lab.report") / "assets" / "live.js").read_text(encoding="utf-8")
-
-
 def _handler(watch: Watch) -> type[BaseHTTPRequestHandler]:
     answers: dict[str, tuple[str, Callable[[], str]]] = {
         "/": ("text/html", lambda: _page(watch)),
         "/plotly.js": ("text/javascript", plotly_program),
-        "/live.js": ("text/javascript", _live_script),
+        "/live.js": ("text/javascript", lambda: asset("live.js")),
         "/state.json": ("application/json", lambda: json.dumps(watch.state(), allow_nan=False)),
     }
 

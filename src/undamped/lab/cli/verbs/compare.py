@@ -1,4 +1,4 @@
-"""`undamped compare`: several models on one task, several seeds, one table."""
+"""`undamped compare`: several models on one task or on several files, several seeds."""
 
 from __future__ import annotations
 
@@ -6,86 +6,68 @@ import itertools
 import shlex
 import statistics
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+from rich.table import Table
 
-if TYPE_CHECKING:
-    from undamped.lab.cli.settings import Settings
-    from undamped.lab.tasks.task import Task
-    from undamped.lab.training.run import Run
+import undamped.lab.tasks
+from undamped._base.errors import NonFiniteError, OptionError, printable
+from undamped._base.registry import models, tasks
+from undamped.lab.cli.commands.training import Compare
+from undamped.lab.cli.figures import check_figure, draw_curves
+from undamped.lab.cli.screen import (
+    bars,
+    baseline_bars,
+    console,
+    duration,
+    megabytes,
+    metric_name,
+    number,
+    print_json,
+    print_lines,
+)
+from undamped.lab.cli.settings import Settings, read_settings
+from undamped.lab.data.recordings.read import is_data_path
+from undamped.lab.tasks.task import Task
+from undamped.lab.training import Run, fit
+from undamped.lab.training.closed_form import check_data
+from undamped.lab.training.fit import AUTO
+from undamped.lab.training.options import TrainOptions
+from undamped.lab.training.recipes import merged
+from undamped.models.for_task import refuse_misfit
 
 
-def compare(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TASK MODEL... [KEY=VALUE]...",
-            help="A task or a file of recordings, one or more models, and settings; model.KEY "
-            "holds for all models, unicornn.KEY for that one.",
-        ),
-    ],
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from seed on.")] = 1,
-    out: Annotated[Path, typer.Option(help="Folder for the runs' folders.")] = Path("runs"),
-    config: Annotated[Path | None, typer.Option(help="TOML file with the same keys.")] = None,
-    figure: Annotated[
-        Path | None, typer.Option(help="Draw the validation curves into this PNG or SVG file.")
-    ] = None,
-    leave_one_out: Annotated[
-        bool,
-        typer.Option("--leave-one-out", help="Test on one group (group=COLUMN) after the other."),
-    ] = False,
-    sweep: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Tune every model first, with so many trials each; what varies is given as for "
-            "sweep, or chosen: the learning rate, and what a model names.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
-) -> None:
-    """Train several models on one task and set them side by side.
-
-    Several files of recordings are compared one after the other, and models ranked over all.
-
-    Example: `undamped compare digits unicornn lstm --seeds 3 train.seconds=20`
-    """
-    from undamped.lab.cli.figures import check_figure, draw_curves
-    from undamped.lab.cli.screen import print_json
-    from undamped.lab.cli.several_files import files_of, print_ranks, summary_of
-
+def compare(options: Compare) -> None:
+    """Compare models on a task, or on several files one after the other."""
+    figure, as_json = options.figure, options.as_json
     check_figure(figure)
-    files, rest = files_of(words)
+    files, rest = files_of(options.words)
     if len(files) > 1:
         if figure is not None:
-            raise _no_curves(len(files))
-        found = {
-            file: _compare([file, *rest], seeds, out, config, leave_one_out, sweep)
-            for file in files
-        }
-        ranked = summary_of({file: (one.built, one.rows) for file, one in found.items()})
+            raise OptionError(f"--figure needs a single file of recordings, got {len(files)}.")
+        comparisons = {file: _compare([file, *rest], options) for file in files}
+        ranks = summary_of({file: (c.built, c.rows) for file, c in comparisons.items()})
         if as_json:
-            print_json({"files": {file: one.to_dict() for file, one in found.items()}, **ranked})
+            print_json({"files": {file: c.to_dict() for file, c in comparisons.items()}, **ranks})
             return
-        for one in found.values():
-            _print(one.task, one.built, one.rows)
-        print_ranks(ranked)
+        for comparison in comparisons.values():
+            comparison.print()
+        print_ranks(ranks)
         return
-    one = _compare(words, seeds, out, config, leave_one_out, sweep)
+    comparison = _compare(options.words, options)
     if figure is not None:
-        draw_curves(figure, one.built, one.results)
+        draw_curves(figure, comparison.built, comparison.results)
     if as_json:
-        print_json(one.to_dict())
+        print_json(comparison.to_dict())
     else:
-        _print(one.task, one.built, one.rows)
+        comparison.print()
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What models came to on one task."""
+    """The results of models on one task."""
 
     task: str
     built: Task
@@ -104,40 +86,57 @@ class Comparison:
             "models": self.rows,
         }
 
+    def print(self) -> None:
+        """Print a table and bars."""
+        screen, task = console(), self.built
+        splits = _metrics(task)
+        title = f"{self.task}: {metric_name(task)} on the test split"
+        table = Table(title=title, title_justify="left")
+        table.add_column("model")
+        for split, metric in splits.items():
+            words = split if metric == task.metric else f"{split}: {metric.replace('_', ' ')}"
+            table.add_column(words if len(splits) > 1 else metric_name(task), justify="right")
+        for column in ("parameters", "steps", "time", "peak memory"):
+            table.add_column(column, justify="right")
+        for row in self.rows:
+            if "parameters" not in row:
+                table.add_row(row["model"], f"failed: {row['failures'][0]}")
+                continue
+            scores = [row[split] for split in splits]
+            table.add_row(
+                row["model"] + (f" ({len(row['failures'])} failed)" if "failures" in row else ""),
+                *(f"{number(s['mean'], task)} ± {number(s['std'], task)}" for s in scores),
+                f"{row['parameters']:,}",
+                f"{row['steps']:,.0f}",
+                duration(row["seconds"]),
+                megabytes(row["peak_memory_bytes"]),
+            )
+        screen.print(table)
+        for row in self.rows:
+            if "sweep" in row:
+                print_lines(f"{row['model']}: {row['sweep']['words']}", style="dim")
+        first = next(iter(splits))
+        scores = [(row["model"], row[first]["mean"], "") for row in self.rows if first in row]
+        screen.print(bars([*scores, *baseline_bars(task)], task))
 
-def _compare(
-    words: list[str],
-    seeds: int,
-    out: Path,
-    config: Path | None,
-    leave_one_out: bool,
-    sweep: int | None,
-) -> Comparison:
-    import undamped.lab.tasks
-    from undamped._base.registry import tasks
-    from undamped.lab.cli.settings import read_settings
-    from undamped.lab.training.closed_form import check_data
-    from undamped.lab.training.fit import AUTO
-    from undamped.lab.training.options import TrainOptions
-    from undamped.lab.training.recipes import merged
-    from undamped.models.for_task import refuse_misfit
 
-    varies: dict[str, str] = {}
-    if sweep is not None:
+def _compare(words: list[str], request: Compare) -> Comparison:
+    space: dict[str, str] = {}
+    if request.sweep is not None:
         from undamped.lab.cli.sweep_settings import split_words
 
-        words, varies = split_words(words)
-    settings = read_settings(words, config)
+        words, space = split_words(words)
+    settings = read_settings(words, request.config)
     # Everything is checked before anything is trained.
-    task, names = _what_to_compare(settings)
-    # All learn from the data that the first model wants, unless something else was said.
+    task, names = _names(settings)
+    # All models are trained on the data that the first one recommends, unless options differ.
     task_options = merged(tasks[task], names[0], {"task": settings.task_options(task)})["task"]
     fits = {
         name: {
             "model_options": settings.model_options(name),
             "task_options": task_options,
             "train": settings.train_options(),
-            "out": out,
+            "out": request.out,
             "command": shlex.join(["undamped", *sys.argv[1:]]),
         }
         for name in names
@@ -147,14 +146,17 @@ def _compare(
         if name != AUTO:
             refuse_misfit(built.task_shape, name)
             check_data(name, built, TrainOptions())
-    each = _held_out(built) if leave_one_out else [{}]
+    groups = _groups(built) if request.leave_one_out else [{}]
     tuned = {}
-    if sweep is not None:
-        from undamped.lab.cli.tuned import tune_all
+    if request.sweep is not None:
+        from undamped.lab.cli.sweep_settings import tune_all
 
-        tunable = {name: fit for name, fit in fits.items() if name != AUTO}
-        tuned = tune_all(task, built, tunable, varies, sweep, settings.seed, out)
-    results, failures = _fit_all(task, fits, range(settings.seed, settings.seed + seeds), each)
+        tunable = {name: options for name, options in fits.items() if name != AUTO}
+        tuned = tune_all(
+            task, built, tunable, space, request.sweep, settings.seed, request.out / "sweeps"
+        )
+    seeds = range(settings.seed, settings.seed + request.seeds)
+    results, failures = _fit_all(task, fits, seeds, groups)
     rows = [
         {**_summary(name, results[name], failures[name], built), **tuned.get(name, {})}
         for name in names
@@ -162,153 +164,161 @@ def _compare(
     return Comparison(task, built, results, rows)
 
 
-def _no_curves(count: int) -> Exception:
-    from undamped._base.errors import OptionError
-
-    return OptionError(
-        f"--figure: expected one file of recordings, got {count}. Curves of several do not belong "
-        "together; draw one picture for each."
-    )
-
-
-def _held_out(task: Task) -> list[dict[str, Any]]:
-    """Return options that hold out one group after the other."""
-    from undamped._base.errors import OptionError, explain
-
+def _groups(task: Task) -> list[dict[str, Any]]:
+    """Return, for every group of recordings, the options that make it the test split."""
     groups = getattr(getattr(task, "series_set", None), "groups", None)
     if groups is None:
         raise OptionError(
-            explain(
-                "--leave-one-out",
-                expected="recordings that belong to groups, such as subjects",
-                got="none",
-                remedy="Name their column with group=COLUMN.",
-            )
+            "--leave-one-out needs recordings that belong to groups, such as subjects. Name their "
+            "column with group=COLUMN."
         )
     return [{"held_out": str(name)} for name in sorted(set(groups.astype(str)))]
 
 
-def _what_to_compare(settings: Settings) -> tuple[str, list[str]]:
-    """Return the task and the models, or refuse."""
-    from undamped._base.errors import OptionError
-    from undamped._base.registry import models, tasks
-
+def _names(settings: Settings) -> tuple[str, list[str]]:
+    """Return the task and the models, or raise an error."""
     if len(settings.names) < 2:
         raise OptionError(
-            "compare: expected a task and at least one model, got "
+            "'undamped compare' takes a task and at least one model, got "
             f"{' '.join(settings.names) or 'nothing'}. For example: undamped compare copy lstm "
-            "unicornn."
+            "unicornn"
         )
     task, *names = settings.names
     tasks[task]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
         raise OptionError(
-            f"compare: expected every model once, got '{twice}' twice. For several runs of a model "
-            "use --seeds."
+            f"'{repeated}' is listed twice. --seeds trains every model several times."
         )
-    unused = [part for part in settings.parts if part in models and part not in names]
+    unused = [name for name in settings.sections if name in models and name not in names]
     if unused:
         raise OptionError(
-            f"{unused[0]}.…: expected settings of a model that is compared, got {unused[0]}'s. "
-            f"Add {unused[0]} to the list or leave its settings out."
+            f"There are settings of {unused[0]}, which is not compared. Add {unused[0]} to the "
+            "models or remove its settings."
         )
     return task, names
 
 
 def _fit_all(
-    task: str, fits: dict[str, dict[str, Any]], seeds: range, each: list[dict[str, Any]]
+    task: str, fits: dict[str, dict[str, Any]], seeds: range, groups: list[dict[str, Any]]
 ) -> tuple[dict[str, list[Run]], dict[str, list[str]]]:
-    """Train every model with every seed and further options of the task, one after the other.
+    """Train every model with every seed and every group left out.
 
     Returns:
-        Runs, and what went wrong, by model.
+        Runs and error messages, by model.
     """
-    from undamped._base.errors import NonFiniteError, printable
-    from undamped.lab.training import Run, fit
-
     results: dict[str, list[Run]] = {name: [] for name in fits}
     failures: dict[str, list[str]] = {name: [] for name in fits}
-    for seed, further in itertools.product(seeds, each):
-        shared: str | Task = task  # the models of a seed learn from the same data, read once
+    for seed, group in itertools.product(seeds, groups):
+        data: str | Task = task  # the models of a seed are trained on the same data, read once
         for name, options in fits.items():
-            told = "".join(f", without {value}" for value in further.values())
-            sys.stderr.write(printable(f"{name}, seed {seed}{told}\n"))
-            options = {**options, "task_options": {**options["task_options"], **further}}
+            note = "".join(f", without {value}" for value in group.values())
+            sys.stderr.write(printable(f"{name}, seed {seed}{note}\n"))
+            options = {**options, "task_options": {**options["task_options"], **group}}
             try:
-                run = fit(name, shared, seed=seed, **options)
+                run = fit(name, data, seed=seed, **options)
             except NonFiniteError as error:
                 failures[name].append(str(error))
                 continue
             if run.settings["status"] == "interrupted":
                 raise KeyboardInterrupt
-            shared = run.task()
+            data = run.task()
             results[name].append(Run.open(run.path))  # without the data, which may be large
     return results, failures
 
 
 def _metrics(task: Task) -> dict[str, str]:
-    """Return the parts a task is tested on, and what is scored there."""
-    return {name: part.metric for name, part in task.test_tasks().items()} or {"valid": task.metric}
+    """Return the test splits of a task and their metrics."""
+    splits = {name: split.metric for name, split in task.test_tasks().items()}
+    return splits or {"valid": task.metric}
 
 
 def _summary(name: str, runs: list[Run], failures: list[str], task: Task) -> dict[str, Any]:
-    parts = _metrics(task)
-    found = [run.settings for run in runs]
     row: dict[str, Any] = {"model": name, "runs": [str(run.path) for run in runs]}
     if failures:
         row["failures"] = failures
-    if not found:
+    if not runs:
         return row
-    for part, metric in parts.items():
-        scores = [settings["result"][part][metric] for settings in found]
-        row[part] = {
+    results = [run.settings["result"] for run in runs]
+    for split, metric in _metrics(task).items():
+        scores = [result[split][metric] for result in results]
+        row[split] = {
             "mean": statistics.fmean(scores),
             "std": statistics.stdev(scores) if len(scores) > 1 else 0.0,
             "scores": scores,
         }
-    results = [settings["result"] for settings in found]
-    row["parameters"] = found[0]["model"]["parameters"]
+    row["parameters"] = runs[0].settings["model"]["parameters"]
     row["steps"] = statistics.fmean(result["steps"] for result in results)
     row["seconds"] = statistics.fmean(result["seconds"] for result in results)
     row["peak_memory_bytes"] = max(result["peak_memory_bytes"] for result in results)
     return row
 
 
-def _print(name: str, task: Task, rows: list[dict[str, Any]]) -> None:
-    from rich.table import Table
+def files_of(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the files at the beginning of a command's words, and the other words.
 
-    from undamped.lab.cli.screen import bars, console, duration, megabytes, metric_name, number
+    Args:
+        words: Files or a task, models, and settings.
+    """
+    names = [word for word in words if "=" not in word]
+    files = []
+    for name in names:
+        if name in tasks or name in models or not is_data_path(name):
+            break
+        files.append(name)
+    return files, [word for word in words if word not in files]
 
-    screen = console()
-    parts = _metrics(task)
-    table = Table(title=f"{name}: {metric_name(task)} on the test part", title_justify="left")
-    table.add_column("model")
-    for part, metric in parts.items():
-        words = part if metric == task.metric else f"{part}: {metric.replace('_', ' ')}"
-        table.add_column(words if len(parts) > 1 else metric_name(task), justify="right")
-    for column in ("parameters", "steps", "time", "peak memory"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        if "parameters" not in row:
-            table.add_row(row["model"], f"failed: {row['failures'][0]}")
+
+def summary_of(results: Mapping[str, tuple[Task, list[dict[str, Any]]]]) -> dict[str, Any]:
+    """Return mean ranks, and how often each model was better than each other one.
+
+    Files on which a model failed are not counted.
+
+    Args:
+        results: The task of each file, and a row for each model.
+    """
+    from scipy.stats import rankdata
+
+    names: list[str] = []
+    ranks: list[list[float]] = []
+    scores: list[list[float]] = []
+    for task, rows in results.values():
+        names = [row["model"] for row in rows]
+        split = next(iter(task.test_tasks()), "valid")
+        if not all(split in row for row in rows):
             continue
-        scores = [f"{number(row[p]['mean'], task)} ± {number(row[p]['std'], task)}" for p in parts]
-        table.add_row(
-            row["model"] + (f" ({len(row['failures'])} failed)" if "failures" in row else ""),
-            *scores,
-            f"{row['parameters']:,}",
-            f"{row['steps']:,.0f}",
-            duration(row["seconds"]),
-            megabytes(row["peak_memory_bytes"]),
-        )
-    screen.print(table)
-    for row in rows:
-        if "sweep" in row:
-            screen.print(f"{row['model']}: {row['sweep']['words']}", style="dim", markup=False)
-    first = next(iter(parts))
-    drawn = [(row["model"], row[first]["mean"], "") for row in rows if first in row]
-    drawn.append(("a guess", task.chance.metric, task.chance.rule))
-    if task.baseline is not None:
-        drawn.append(("a trivial rule", task.baseline.metric, task.baseline.rule))
-    screen.print(bars(drawn, task))
+        sign = -1.0 if task.higher_is_better else 1.0
+        scores.append([sign * row[split]["mean"] for row in rows])
+        ranks.append(list(rankdata([round(score, 12) for score in scores[-1]])))
+    if not ranks:
+        return {"files_ranked": 0, "rank": {}, "better": {}}
+    return {
+        "files_ranked": len(ranks),
+        "rank": {n: statistics.fmean(row[i] for row in ranks) for i, n in enumerate(names)},
+        "better": {
+            first: {
+                second: sum(row[i] < row[j] for row in scores)
+                for j, second in enumerate(names)
+                if i != j
+            }
+            for i, first in enumerate(names)
+        },
+    }
+
+
+def print_ranks(ranks: dict[str, Any]) -> None:
+    """Print mean ranks, the best first, and how often a model was better than another.
+
+    Args:
+        ranks: The result of `summary_of`.
+    """
+    order = sorted(ranks["rank"], key=ranks["rank"].__getitem__)
+    title = f"{ranks['files_ranked']} files: mean rank (1 is best), and how often better than"
+    table = Table(title=title, title_justify="left")
+    table.add_column("model")
+    for column in ("mean rank", *order):
+        table.add_column(column, justify="right")
+    for name in order:
+        wins = [str(ranks["better"][name].get(second, "")) for second in order]
+        table.add_row(name, f"{ranks['rank'][name]:.2f}", *wins)
+    console().print(table)

@@ -12,17 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from undamped._base.errors import OptionError
-from undamped._base.options import NonNegativeInt, PositiveInt
-from undamped._base.registry import experiments, models
+from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific, train_model
+from undamped.lab.papers.runs import SeedOptions, experiment
 from undamped.lab.report.charts import colour, label, panels
-from undamped.lab.report.table import Progress, Report, silent
+from undamped.lab.report.table import Report
 from undamped.models.physics.energy_shaping import EnergyShaping, control_loop
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -57,15 +58,13 @@ class ArmControl:
         return max(self.distances[target][-round(2 / STEP) :])
 
 
-@experiments.register("arm")
+@experiment("arm")
 def run(
     *,
     steps: PositiveInt = 6000,
     trajectories: PositiveInt = 400,
     hidden_size: PositiveInt = 64,
-    seed: NonNegativeInt = 0,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[SeedOptions],
 ) -> Report:
     """An arm with two motors, swung up by energy shaping with learned DeLaN and LNN models.
 
@@ -73,9 +72,7 @@ def run(
         steps: Updates of 256 states each.
         trajectories: Training trajectories of 20 states, each with two torques.
         hidden_size: Width of the perceptrons.
-        seed: Seed of all random numbers.
-        out: The folder for the runs.
-        progress: Called with a name after every training.
+        options: Seed, folder and progress; see `SeedOptions`.
 
     Example:
         >>> result = run(steps=500)
@@ -85,11 +82,11 @@ def run(
         control for under-actuated systems. IROS, 2019, for systems with all motors.
     """
     controls = []
-    for name, options in MODELS.items():
+    for name, model_options in MODELS.items():
         trained = train_model(
             name,
             "acrobot",
-            model_options={"hidden_size": hidden_size, **options},
+            model_options={"hidden_size": hidden_size, **model_options},
             task_options={
                 "shoulder": True,
                 "torque": 10.0,
@@ -104,8 +101,8 @@ def run(
                 "schedule": "cosine",
                 "validate_every": max(1, steps // 20),
             },
-            seed=seed,
-            out=out,
+            seed=options["seed"],
+            out=options["out"],
         )
         hanging = torch.zeros(1, 4).double()
         distances = {}
@@ -119,14 +116,8 @@ def run(
         controls.append(
             ArmControl(name, trained.result["test"]["loss"], distances, trained.seconds)
         )
-        progress(name)
-    settings = {
-        "steps": steps,
-        "trajectories": trajectories,
-        "hidden_size": hidden_size,
-        "seed": seed,
-        "torques": "five levels from −10 to 10 in each motor",
-    }
+        options["progress"](name)
+    settings = {"torques": "five levels from −10 to 10 in each motor"}
     goals = [
         Goal(
             f"{control.model}, {target}: angles off over the last 2 of 10 s",
@@ -149,8 +140,8 @@ def run(
     refusal = _underactuated_error()
     plots = {"arm_control": lambda: _figure(controls)}
     note = f"With one motor: *{refusal}*"
-    numbers = {"refused": refusal}
-    return goal_report(settings, controls, header, rows, goals, plots, note, numbers=numbers)
+    further = {"numbers": {"refused": refusal}, "settings": settings}
+    return goal_report(controls, header, rows, goals, plots, note, **further)
 
 
 def _distance(states: Tensor, target: tuple[float, float]) -> Tensor:

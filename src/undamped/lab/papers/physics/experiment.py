@@ -42,7 +42,6 @@ class Goal:
 
 
 def goal_report(
-    settings: Mapping[str, Any],
     records: Sequence[Any],
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -55,7 +54,6 @@ def goal_report(
     """Return a report of one table with goals below it.
 
     Args:
-        settings: The settings of the experiment.
         records: What was measured.
         header: Headings of the table.
         rows: Its rows.
@@ -69,7 +67,7 @@ def goal_report(
     numbers = {"goals": list(goals), **({} if printed is None else {"printed": printed})}
     numbers |= further.pop("numbers", {})
     table = Table(header, rows, notes=[*notes, lines])
-    return Report(settings, records, [table], plots, numbers, **further)
+    return Report(records, [table], plots, numbers, **further)
 
 
 def scientific(value: float | None) -> str:

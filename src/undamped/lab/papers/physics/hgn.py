@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 
 from undamped._base.options import PositiveInt
-from undamped._base.registry import experiments
 from undamped.lab.instruments.films import Films, films
 from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific
+from undamped.lab.papers.runs import RunOptions, experiment
 from undamped.lab.report.charts import BLACK_LINE, colour, label, panels
-from undamped.lab.report.table import Progress, Report, silent
+from undamped.lab.report.table import Report
 
 FRAMES = 10
 """Frames of a video in the figure."""
@@ -63,15 +63,14 @@ class SeedScores:
         ]
 
 
-@experiments.register("hgn")
+@experiment("hgn")
 def run(
     *,
     seeds: tuple[int, ...] = (0,),
     steps: PositiveInt = 6000,
     films_seen: PositiveInt = 1000,
     latent_size: PositiveInt = 2,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[RunOptions],
 ) -> Report:
     """HGN on videos of a pendulum: reconstruction and prediction.
 
@@ -80,8 +79,7 @@ def run(
         steps: Updates of 32 videos each.
         films_seen: Number of training videos.
         latent_size: Latent positions.
-        out: The folder for the runs.
-        progress: Called with a name after every training.
+        options: Folder and progress; see `RunOptions`.
 
     Example:
         >>> result = run(steps=500)
@@ -103,7 +101,7 @@ def run(
             task_options={"films": films_seen},
             train={"steps": steps, "validate_every": max(1, steps // 20)},
             seed=seed,
-            out=out,
+            out=options["out"],
             progress=False,
         )
         task, result = trained.task(), trained.result
@@ -123,21 +121,15 @@ def run(
             Goal(f"seed {seed}: mean error of the angle, radians", angle, 0.3),
         ]
         videos.append(video)
-        settings = {"size": task.size, "asked": task.asked, "step": task.step}
-        progress(f"seed {seed}")
-    settings |= {
-        "seeds": list(seeds),
-        "steps": steps,
-        "films": films_seen,
-        "latent_size": latent_size,
-    }
+        settings = {"size": task.size, "observed": task.asked, "step": task.step}
+        options["progress"](f"seed {seed}")
     header = ("", "error", "baseline", "angle off by", "right until", "energy correlation", "s")
     plots = {
         "hgn_film": lambda: _frames(videos[0]),
         "hgn_errors": lambda: _errors(records, videos[0].times, settings),
     }
     rows = [row for record in records for row in record.rows()]
-    return goal_report(settings, records, header, rows, goals, plots)
+    return goal_report(records, header, rows, goals, plots, settings=settings)
 
 
 @torch.no_grad()
@@ -171,6 +163,6 @@ def _errors(records: Sequence[SeedScores], times: Any, settings: Mapping[str, An
         ratios = np.asarray(record.errors) / record.baseline
         axes.plot(times, ratios, color=colour(index), label=f"seed {record.seed}")
     axes.axhline(1, **BLACK_LINE)
-    axes.axvline(settings["asked"] * settings["step"], color="grey", linewidth=1)
+    axes.axvline(settings["observed"] * settings["step"], color="grey", linewidth=1)
     label(axes, "time; training ends at the grey line", "error over the baseline's", log="y")
     return figure

@@ -15,17 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import mean
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from undamped._base.options import NonNegativeInt, PositiveInt
-from undamped._base.registry import experiments
 from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific, train_model
-from undamped.lab.papers.runs import check_names, unique
+from undamped.lab.papers.runs import RunOptions, check_names, experiment, unique
 from undamped.lab.report.charts import BLACK_LINE, colour, label, panels
-from undamped.lab.report.table import Progress, Report, silent
+from undamped.lab.report.table import Report
 
 MODELS = ("hnn", "plain-ode")
 AUTHORS: dict[str, dict[str, tuple[float, float]]] = {
@@ -72,7 +71,7 @@ Groups = dict[tuple[str, str], list[EnergyRun]]
 """Runs that differ only in their seed, by system and model."""
 
 
-@experiments.register("hnn")
+@experiment("hnn")
 def run(
     *,
     systems: Sequence[str] = tuple(AUTHORS),
@@ -83,8 +82,7 @@ def run(
     trajectories: PositiveInt = 800,
     hidden_size: PositiveInt = 200,
     data_seed: NonNegativeInt = 0,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[RunOptions],
 ) -> Report:
     """HNN beside a plain network: energy conservation of spring, pendulum, two bodies.
 
@@ -97,8 +95,7 @@ def run(
         trajectories: Training trajectories of two bodies.
         hidden_size: Width of all networks.
         data_seed: Seed of the data.
-        out: The folder for the runs.
-        progress: Called with a name after every training.
+        options: Folder and progress; see `RunOptions`.
 
     Example:
         >>> result = run(systems=("spring",), seeds=(0,))
@@ -115,16 +112,8 @@ def run(
         data = {"trajectories": trajectories} if bodies else {"noise": 0.1}
         data["data_seed"] = data_seed
         for seed, model in product(seeds[:body_seeds] if bodies else seeds, MODELS):
-            records.append(_train(model, system, seed, budget, data, hidden_size, out))
-            progress(f"{model} on {system}, seed {seed}")
-    settings = {
-        "seeds": list(seeds),
-        "steps": steps,
-        "body_steps": body_steps,
-        "trajectories": trajectories,
-        "hidden_size": hidden_size,
-        "data_seed": data_seed,
-    }
+            records.append(_train(model, system, seed, budget, data, hidden_size, options["out"]))
+            options["progress"](f"{model} on {system}, seed {seed}")
     groups: Groups = {
         key: [record for record in records if (record.system, record.model) == key]
         for key in product(unique(systems), MODELS)
@@ -135,7 +124,6 @@ def run(
         "energy."
     )
     return goal_report(
-        settings,
         records,
         ("", "test loss", "authors", "energy error", "as authors", "authors", "s"),
         [_row(system, model, group) for (system, model), group in groups.items()],

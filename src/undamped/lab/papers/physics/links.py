@@ -12,17 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from undamped._base.options import PositiveInt
-from undamped._base.registry import experiments
 from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific, train_model
-from undamped.lab.papers.runs import check_names, unique
+from undamped.lab.papers.runs import RunOptions, check_names, experiment, unique
 from undamped.lab.report.charts import BLACK_LINE, colour, label, panels
-from undamped.lab.report.table import Progress, Report, silent
+from undamped.lab.report.table import Report
 from undamped.lab.tasks.physics.links import plane_of
 
 STEP = 0.03
@@ -66,7 +65,7 @@ class LinkErrors:
     seconds: float
 
 
-@experiments.register("links")
+@experiment("links")
 def run(
     *,
     models: Sequence[str] = tuple(MODELS),
@@ -76,8 +75,7 @@ def run(
     windows: PositiveInt = 800,
     hidden_size: PositiveInt = 64,
     hidden_layers: PositiveInt = 3,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[RunOptions],
 ) -> Report:
     """A pendulum of two links: NODE, HNN with masses, DeLaN and CHNN in the protocol of CHNN.
 
@@ -90,8 +88,7 @@ def run(
         windows: Training windows of five readings.
         hidden_size: Width of all networks; the authors have 256.
         hidden_layers: Their hidden layers.
-        out: The folder for the runs.
-        progress: Called with a name after every training.
+        options: Folder and progress; see `RunOptions`.
 
     Example:
         >>> result = run(models=("DeLaN", "CHNN"), steps=1000)
@@ -105,14 +102,9 @@ def run(
     records: list[LinkErrors] = []
     for model in models:
         for seed in seeds:
-            records.append(_train(model, links, seed, steps, windows, size, out))
-            progress(f"{model}, seed {seed}")
+            records.append(_train(model, links, seed, steps, windows, size, options["out"]))
+            options["progress"](f"{model}, seed {seed}")
     settings = {
-        "links": links,
-        "seeds": list(seeds),
-        "steps": steps,
-        "windows": windows,
-        **size,
         "data": "windows of 5 readings 0.03 apart",
         "rates": RATES,
         "training": "Adam, cosine, 200 windows a batch, L1, RK4 with steps of 0.03",
@@ -133,7 +125,7 @@ def run(
     header = ("", "parameters", "relative error", "authors, 3 × 256", "s")
     goals = _goals(errors) if links == 2 else []
     plots = {"links_errors": lambda: _figure(groups)}
-    return goal_report(settings, records, header, rows, goals, plots, printed=authors)
+    return goal_report(records, header, rows, goals, plots, printed=authors, settings=settings)
 
 
 def _goals(errors: dict[str, float]) -> list[Goal]:

@@ -13,16 +13,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from undamped._base.options import PositiveFloat, PositiveInt
-from undamped._base.registry import experiments
 from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific, train_model
+from undamped.lab.papers.runs import RunOptions, experiment
 from undamped.lab.report.charts import colour, label, panels
-from undamped.lab.report.table import Progress, Report, silent
+from undamped.lab.report.table import Report
 from undamped.lab.tasks.physics.pendulum import DoublePendulumSystem
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -65,7 +65,7 @@ class EnergyErrors:
     seconds: float
 
 
-@experiments.register("lnn")
+@experiment("lnn")
 def run(
     *,
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4),
@@ -74,8 +74,7 @@ def run(
     hidden_size: PositiveInt = 64,
     hidden_layers: PositiveInt = 3,
     end: PositiveFloat = 10.0,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[RunOptions],
 ) -> Report:
     """LNN beside a plain network on a double pendulum: energy conservation.
 
@@ -86,8 +85,7 @@ def run(
         hidden_size: Width of both networks.
         hidden_layers: Their hidden layers.
         end: The time at which energies are compared.
-        out: The folder for the runs.
-        progress: Called with a name after every training.
+        options: Folder and progress; see `RunOptions`.
 
     Example:
         >>> result = run(seeds=(0,), steps=500)
@@ -100,18 +98,10 @@ def run(
     groups: dict[str, list[EnergyErrors]] = {name: [] for name in MODELS}
     for name, group in groups.items():
         for seed in seeds:
-            group.append(_train(name, seed, steps, states, size, end, out))
-            progress(f"{name}, seed {seed}")
-    settings = {
-        "seeds": list(seeds),
-        "steps": steps,
-        "states": states,
-        **size,
-        "end": end,
-        "starts": STARTS,
-        "rates": RATES,
-        "training": "Adam, cosine, L1, 256 states a batch",
-    }
+            group.append(_train(name, seed, steps, states, size, end, options["out"]))
+            options["progress"](f"{name}, seed {seed}")
+    training = "Adam, cosine, L1, 256 states a batch"
+    settings = {"starts": STARTS, "rates": RATES, "training": training}
     energies = {name: mean(r.energy for r in group) for name, group in groups.items()}
     failed = sum(not record.finite for record in groups["lnn"])
     ratio = energies["lnn"] / energies["plain-ode"]
@@ -133,7 +123,7 @@ def run(
     records = [record for group in groups.values() for record in group]
     header = ("", "test loss", "energy error", "worst seed", "authors, at time 100", "s")
     plots = {"lnn_energy": lambda: _figure(groups)}
-    return goal_report(settings, records, header, rows, goals, plots, printed=AUTHORS)
+    return goal_report(records, header, rows, goals, plots, printed=AUTHORS, settings=settings)
 
 
 def _train(

@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from undamped._base.options import PositiveFloat, PositiveInt
-from undamped._base.registry import experiments
 from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific, train_model
+from undamped.lab.papers.runs import RunOptions, experiment
 from undamped.lab.report.charts import BLACK_LINE, colour, label, panels
-from undamped.lab.report.table import Progress, Report, silent
+from undamped.lab.report.table import Report
 from undamped.models.physics.base import MotionModel
 
 START = (0.0, -3.0)
@@ -51,7 +51,7 @@ class EnergyDrift:
     energy: Tensor
 
 
-@experiments.register("nssnn")
+@experiment("nssnn")
 def run(
     *,
     seeds: Sequence[int] = (0, 1),
@@ -59,8 +59,7 @@ def run(
     steps: PositiveInt = 4000,
     step_size: PositiveFloat = 0.1,
     predicted: PositiveInt = 10_000,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[RunOptions],
 ) -> Report:
     """NSSNN beside HNN on a non-separable energy: 10,000 steps from (0, −3).
 
@@ -70,8 +69,7 @@ def run(
         steps: Updates.
         step_size: Of the predicted steps.
         predicted: Number of predicted steps.
-        out: The folder for the runs.
-        progress: Called with a name after every training.
+        options: Folder and progress; see `RunOptions`.
 
     Example:
         >>> result = run(seeds=(0,))
@@ -81,15 +79,8 @@ def run(
     """
     records: list[EnergyDrift] = []
     for seed, model in product(seeds, MODELS):
-        records.append(_train(model, seed, pairs, steps, step_size, predicted, out))
-        progress(f"{model}, seed {seed}")
-    settings = {
-        "seeds": list(seeds),
-        "pairs": pairs,
-        "steps": steps,
-        "step_size": step_size,
-        "predicted": predicted,
-    }
+        records.append(_train(model, seed, pairs, steps, step_size, predicted, options["out"]))
+        options["progress"](f"{model}, seed {seed}")
     nssnn, hnn = ([r for r in records if r.model == model] for model in MODELS)
     trend = max(record.drift / record.amplitude for record in nssnn)
     ratio = max(ours.drift / theirs.drift for ours, theirs in zip(nssnn, hnn, strict=True))
@@ -112,7 +103,7 @@ def run(
     )
     plots = {"nssnn_energy": lambda: _figure([nssnn[0], hnn[0]])}
     header = ("", "drift", "amplitude", "s")
-    return goal_report(settings, records, header, rows, goals, plots, note)
+    return goal_report(records, header, rows, goals, plots, note)
 
 
 def _train(

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from undamped._base.options import NonNegativeFloat, PositiveInt
-from undamped._base.registry import experiments
 from undamped.lab.papers.physics.experiment import Goal, goal_report, train_model
-from undamped.lab.papers.runs import unique
+from undamped.lab.papers.runs import RunOptions, experiment, unique
 from undamped.lab.report.charts import colour, label, panels
-from undamped.lab.report.table import Progress, Report, silent
+from undamped.lab.report.table import Report
 from undamped.models.physics.ssinn import SSINN
 
 TRUE = {"px²": 0.5, "py²": 0.5, "x²": 0.5, "y²": 0.5, "x² y": 1.0, "y³": -1 / 3}
@@ -41,15 +40,14 @@ class Equation:
     seconds: float
 
 
-@experiments.register("ssinn")
+@experiment("ssinn")
 def run(
     *,
     seeds: Sequence[int] = (0, 1, 2),
     pairs: PositiveInt = 5000,
     steps: PositiveInt = 1500,
     noise: NonNegativeFloat = 0.0,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[RunOptions],
 ) -> Report:
     """SSINN on Hénon–Heiles: the identified equation beside the true one.
 
@@ -58,8 +56,7 @@ def run(
         pairs: Pairs of states 0.1 apart.
         steps: Updates.
         noise: Standard deviation of the noise on states.
-        out: The folder for the runs.
-        progress: Called with a name after every training.
+        options: Folder and progress; see `RunOptions`.
 
     Example:
         >>> result = run(seeds=(0,))
@@ -85,7 +82,7 @@ def run(
             },
             train={"steps": steps, "batch_size": 256},
             seed=seed,
-            out=out,
+            out=options["out"],
         )
         assert isinstance(trained.model, SSINN)
         field, terms = trained.model.library, trained.model.terms()
@@ -93,7 +90,7 @@ def run(
         error = max(abs(terms.get(term, 0.0) - true) for term, true in TRUE.items())
         stray = sorted(set(terms) ^ set(TRUE))
         equations.append(Equation(seed, terms, library, stray, error, trained.seconds))
-        progress(f"seed {seed}")
+        options["progress"](f"seed {seed}")
     stray_terms = float(max(len(equation.stray) for equation in equations))
     largest_error = max(equation.error for equation in equations)
     goals = [
@@ -112,7 +109,6 @@ def run(
         f"{first.seconds:.0f} s."
     )
     return goal_report(
-        {"seeds": list(seeds), "pairs": pairs, "steps": steps, "noise": noise},
         equations,
         ("term", "true", *(f"seed {equation.seed}" for equation in equations)),
         rows,

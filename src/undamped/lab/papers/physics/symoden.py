@@ -12,14 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from undamped._base.options import NonNegativeInt, PositiveInt
-from undamped._base.registry import experiments
+from undamped._base.options import PositiveInt
 from undamped.lab.instruments.motion_paths import MotionPaths
 from undamped.lab.papers.physics.experiment import (
     Goal,
@@ -28,8 +27,9 @@ from undamped.lab.papers.physics.experiment import (
     scientific,
     train_model,
 )
+from undamped.lab.papers.runs import SeedOptions, experiment
 from undamped.lab.report.charts import BLACK_LINE, colour, label, panels
-from undamped.lab.report.table import Progress, Report, silent
+from undamped.lab.report.table import Report
 from undamped.models.physics.energy_shaping import EnergyShaping, control_loop
 
 MODELS = ("symoden", "plain-ode")
@@ -58,7 +58,7 @@ class PredictionError:
     seconds: float
 
 
-@experiments.register("symoden")
+@experiment("symoden")
 def run(
     *,
     steps: PositiveInt = 1200,
@@ -66,9 +66,7 @@ def run(
     window: PositiveInt = 5,
     hidden_size: PositiveInt = 64,
     baseline: bool = True,
-    seed: NonNegativeInt = 0,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[SeedOptions],
 ) -> Report:
     """SymODEN on an embedded pendulum with torque; then upright by energy shaping.
 
@@ -78,9 +76,7 @@ def run(
         window: Readings of a training window, including its start.
         hidden_size: Width of all perceptrons.
         baseline: Whether to train the plain network too.
-        seed: Seed of all random numbers.
-        out: The folder for the runs.
-        progress: Called with a name after every training.
+        options: Seed, folder and progress; see `SeedOptions`.
 
     Example:
         >>> result = run(steps=500, baseline=False)
@@ -89,12 +85,12 @@ def run(
         Y. D. Zhong, B. Dey, A. Chakraborty. Symplectic ODE-net: learning Hamiltonian dynamics with
         control. ICLR, 2020, and the authors' notebooks.
     """
-    errors, first = [], None
+    errors, first, seed = [], None, options["seed"]
     for name in MODELS if baseline else MODELS[:1]:
-        trained = _train(name, steps, trajectories, window, hidden_size, seed, out)
+        trained = _train(name, steps, trajectories, window, hidden_size, seed, options["out"])
         errors.append(PredictionError(name, _summed_error(trained, seed), trained.seconds))
         first = first or trained
-        progress(name)
+        options["progress"](name)
     assert first is not None
     system = first.task.system
     control = EnergyShaping(
@@ -113,19 +109,11 @@ def run(
             0.05,
         ),
     ]
-    settings = {
-        "steps": steps,
-        "trajectories": trajectories,
-        "window": window,
-        "hidden_size": hidden_size,
-        "seed": seed,
-    }
     rows = [
         (e.model, scientific(e.error), scientific(AUTHORS[e.model]), f"{e.seconds:.0f}")
         for e in errors
     ]
     return goal_report(
-        settings,
         errors,
         ("", "summed error", "authors", "s"),
         rows,

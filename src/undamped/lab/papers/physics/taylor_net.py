@@ -12,17 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import mean
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from undamped._base.options import PositiveInt
-from undamped._base.registry import experiments
 from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific, train_model
-from undamped.lab.papers.runs import check_names, unique
+from undamped.lab.papers.runs import RunOptions, check_names, experiment, unique
 from undamped.lab.report.charts import colour, label, panels
-from undamped.lab.report.table import Progress, Report, silent
+from undamped.lab.report.table import Report
 
 AUTHORS = {"pendulum": 1.39e-4, "henon-heiles": 9.44e-6}
 LIMITS = {"pendulum": 2e-4, "henon-heiles": 2e-5}
@@ -57,7 +56,7 @@ class StepErrors:
     seconds: float
 
 
-@experiments.register("taylor-net")
+@experiment("taylor-net")
 def run(
     *,
     systems: Sequence[str] = tuple(SYSTEMS),
@@ -65,8 +64,7 @@ def run(
     pairs: PositiveInt = 25,
     steps: PositiveInt = 2000,
     later: PositiveInt = 1000,
-    out: str = "runs",
-    progress: Progress = silent,
+    **options: Unpack[RunOptions],
 ) -> Report:
     """Taylor-net from a small number of pairs: pendulum and Hénon–Heiles.
 
@@ -76,8 +74,7 @@ def run(
         pairs: Training pairs of states 0.01 apart.
         steps: Updates, with all pairs in every batch.
         later: Number of predicted steps over which energies are compared.
-        out: The folder for the runs.
-        progress: Called with a name after every training.
+        options: Folder and progress; see `RunOptions`.
 
     Example:
         >>> result = run(systems=("pendulum",), seeds=(0,))
@@ -89,8 +86,8 @@ def run(
     check_names("system of this experiment", systems, list(SYSTEMS))
     records: list[StepErrors] = []
     for name, seed in product(systems, seeds):
-        records.append(_train(name, seed, pairs, steps, later, out))
-        progress(f"{name}, seed {seed}")
+        records.append(_train(name, seed, pairs, steps, later, options["out"]))
+        options["progress"](f"{name}, seed {seed}")
     groups = {name: [r for r in records if r.system == name] for name in unique(systems)}
     losses = {name: mean(record.loss for record in group) for name, group in groups.items()}
     rows = [
@@ -105,7 +102,6 @@ def run(
         for name, group in groups.items()
     ]
     return goal_report(
-        {"seeds": list(seeds), "pairs": pairs, "steps": steps, "later": later},
         records,
         ("", "test error", "authors", "constant state", f"energy error, {later} steps", "s"),
         rows,

@@ -5,32 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, pstdev
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from undamped._base.options import Default, PositiveInt, unknown_name
 from undamped._base.registry import models, tasks
-from undamped.lab.papers.runs import fit_once, prefixed, unique
+from undamped.lab.papers.runs import RunOptions, fit_once, prefixed, unique
 from undamped.lab.report.charts import label, line_style, panels
-from undamped.lab.report.table import Progress, Report, Table, silent
+from undamped.lab.report.table import Report, Table
 from undamped.lab.tasks import optional
 
 Paper = Mapping[tuple[str, str, str], str]
 """Published numbers, by group, case and model."""
 
 
-class GridOptions(TypedDict, total=False):
+class GridOptions(RunOptions):
     """Options that experiments about relations share."""
 
     steps: Annotated[PositiveInt, Default(500, "Updates of each model; the thesis has 5,000.")]
     seeds: Annotated[PositiveInt, Default(2, "Trainings of each model; the thesis has 10.")]
     full: Annotated[
         bool, Default(False, "Use the budget of the thesis, which takes days on two cores.")
-    ]
-    out: Annotated[
-        str, Default("runs", "Folder for the runs; finished trainings in it are reused.")
-    ]
-    progress: Annotated[
-        Progress, Default(silent, "Called with a line of text and the finished fraction.")
     ]
 
 
@@ -94,7 +88,8 @@ def variants(names: Sequence[str]) -> list[ModelVariant]:
         elif name in models and issubclass(models[name], Recurrent):
             selected.append(ModelVariant(name, "picture-rnn", {"head": name, "hidden_size": 128}))
         else:
-            raise unknown_name("contestant", name, [n.replace(", ", "+") for n in VARIANTS])
+            choices = [variant.replace(", ", "+") for variant in VARIANTS]
+            raise unknown_name("model of this experiment", name, choices)
     return selected
 
 
@@ -178,7 +173,7 @@ class Grid:
     chances: Mapping[str, float]
 
     @property
-    def contestants(self) -> list[str]:
+    def models(self) -> list[str]:
         """All models, in the order of training."""
         return unique(score.contestant for score in self.scores)
 
@@ -187,14 +182,14 @@ class Grid:
         """Groups and cases, in the order of training."""
         return unique((score.group, score.case) for score in self.scores)
 
-    def score(self, group: str, case: str, contestant: str) -> Score | None:
+    def score(self, group: str, case: str, model: str) -> Score | None:
         """Return a score, or None if that model was not trained."""
-        key = (group, case, contestant)
+        key = (group, case, model)
         return next((s for s in self.scores if (s.group, s.case, s.contestant) == key), None)
 
-    def cell(self, group: str, case: str, contestant: str) -> str:
+    def cell(self, group: str, case: str, model: str) -> str:
         """Return the cell of a table."""
-        score = self.score(group, case, contestant)
+        score = self.score(group, case, model)
         return "" if score is None else score.cell()
 
     def table(self, title: str) -> Table:
@@ -207,10 +202,10 @@ class Grid:
                     f"{group}, {case}" if case else group,
                     f"{100 * self.chances[group]:.0f}",
                     "" if baseline is None else f"{100 * baseline:.0f}",
-                    *(self.cell(group, case, contestant) for contestant in self.contestants),
+                    *(self.cell(group, case, model) for model in self.models),
                 )
             )
-        return Table(("", "chance", "trivial rule", *self.contestants), rows, title)
+        return Table(("", "chance", "trivial rule", *self.models), rows, title)
 
     def figure(self) -> Any:
         """Return the figure: a panel for each group, a line for each model."""
@@ -228,11 +223,11 @@ class Grid:
 
     def _draw(self, axes: Any, group: str) -> None:
         cases = [case for row_group, case in self.rows if row_group == group]
-        for index, contestant in enumerate(self.contestants):
-            pairs = [(x, self.score(group, case, contestant)) for x, case in enumerate(cases)]
+        for index, model in enumerate(self.models):
+            pairs = [(x, self.score(group, case, model)) for x, case in enumerate(cases)]
             scores = [(x, score) for x, score in pairs if score is not None]
             # Shifted, so that equal scores do not cover each other.
-            shift = 0.05 * (index - (len(self.contestants) - 1) / 2)
+            shift = 0.05 * (index - (len(self.models) - 1) / 2)
             axes.errorbar(
                 [x + shift for x, _ in scores],
                 [100 * score.mean for _, score in scores],
@@ -241,7 +236,7 @@ class Grid:
                 markersize=4,
                 linewidth=1,
                 capsize=2,
-                label=contestant,
+                label=model,
                 **line_style(index),
             )
         axes.axhline(100 * self.chances[group], color="0.5", linewidth=0.8, linestyle=":")
@@ -260,7 +255,7 @@ class Grid:
 
 def train_grid(
     cases: Sequence[Case],
-    contestants: Sequence[ModelVariant],
+    players: Sequence[ModelVariant],
     budget: Mapping[str, Any],
     paper: Paper | None = None,
     **train: Any,
@@ -269,27 +264,27 @@ def train_grid(
 
     Args:
         cases: The tasks.
-        contestants: The models.
+        players: The models.
         budget: All options of `GridOptions`; seeds are counted from 0.
         paper: Published numbers.
         train: Further options of training; others are those of the task's recipe.
     """
     steps, seeds, progress = budget["steps"], budget["seeds"], budget["progress"]
-    total, count = len(cases) * len(contestants) * seeds, 0
+    total, count = len(cases) * len(players) * seeds, 0
     train = {"steps": steps, **train, "validate_every": max(1, steps // 10)}
     scores: list[Score] = []
     chances: dict[str, float] = {}
     for case in cases:
         chances[case.group] = tasks[case.task](**case.options).chance.metric
-        for contestant in contestants:
+        for player in players:
             runs = []
             for seed in range(seeds):
-                line = f"{count + 1} of {total}, {case.group} {case.name}, {contestant.name}"
+                line = f"{count + 1} of {total}, {case.group} {case.name}, {player.name}"
                 runs.append(
                     fit_once(
-                        contestant.model,
+                        player.model,
                         case.task,
-                        model_options=contestant.options,
+                        model_options=player.options,
                         task_options=case.options,
                         train=train,
                         seed=seed,
@@ -299,11 +294,11 @@ def train_grid(
                 )
                 count += 1
                 progress(line, count / total)
-            scores += _scores(case, contestant, runs, paper or {})
+            scores += _scores(case, player, runs, paper or {})
     return Grid(scores, chances)
 
 
-def _scores(case: Case, contestant: ModelVariant, runs: Sequence[Any], paper: Paper) -> list[Score]:
+def _scores(case: Case, player: ModelVariant, runs: Sequence[Any], paper: Paper) -> list[Score]:
     results = [run.result for run in runs]
     test_splits = tasks[case.task](**case.options).test_tasks()
     rules = {name: split.baseline for name, split in test_splits.items()}
@@ -312,7 +307,7 @@ def _scores(case: Case, contestant: ModelVariant, runs: Sequence[Any], paper: Pa
         Score(
             group=case.group,
             case=name,
-            contestant=contestant.name,
+            contestant=player.name,
             accuracies=tuple(result[split]["accuracy"] for result in results),
             training=tuple(r.get(training_split, r["valid"])["accuracy"] for r in results),
             valid=tuple(result["valid"]["accuracy"] for result in results),
@@ -320,7 +315,7 @@ def _scores(case: Case, contestant: ModelVariant, runs: Sequence[Any], paper: Pa
             cpu_seconds=mean(r.get("cpu_seconds", r["seconds"]) for r in results),
             parameters=runs[0].settings["model"]["parameters"],
             baseline=None if (rule := rules.get(split)) is None else rule.metric,
-            printed=paper.get((case.group, name, contestant.name)),
+            printed=paper.get((case.group, name, player.name)),
         )
         for split, name in (case.splits or {"test": case.name}).items()
         if split in results[0]
@@ -334,7 +329,7 @@ def grid_report(name: str, title: str, grid: Grid, settings: Mapping[str, Any]) 
         name: The name of the figure.
         title: A sentence about what was trained.
         grid: The scores.
-        settings: Tasks and budget.
+        settings: The tasks and the budget, which `full` may have changed.
     """
-    numbers = {"chances": grid.chances}
-    return Report(settings, grid.records(), [grid.table(title)], {name: grid.figure}, numbers)
+    numbers, tables = {"chances": grid.chances}, [grid.table(title)]
+    return Report(grid.records(), tables, {name: grid.figure}, numbers, settings)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Unpack, get_args
 
 from undamped._base.options import Default, PositiveInt
-from undamped._base.registry import experiments
 from undamped._base.registry import tasks as task_registry
 from undamped.lab.papers.relational.grid import (
     VARIANTS,
@@ -23,7 +22,7 @@ from undamped.lab.papers.relational.grid import (
     train_grid,
     variants,
 )
-from undamped.lab.papers.runs import check_names, complete
+from undamped.lab.papers.runs import check_names, experiment
 from undamped.lab.report.table import Report
 from undamped.lab.tasks.relations.games.rules import SHAPE_GAMES, Game
 
@@ -71,20 +70,20 @@ COMPARISONS = {
 }
 
 
-class GameOptions(GridOptions, total=False):
+class GameOptions(GridOptions):
     """Options of relational games, with the number of updates of the thesis."""
 
     steps: Annotated[PositiveInt, Default(2500, "Updates of each model; the thesis has 2,500.")]
     seeds: Annotated[PositiveInt, Default(1, "Trainings of each model; the thesis has 10.")]
 
 
-@experiments.register("relations")
+@experiment("relations")
 def relations(
     *,
     tasks: Sequence[str] = DEFAULT_TASKS,
     holdouts: Sequence[int] = (LARGEST,),
     contestants: Sequence[str] = ("CoRelNet", "CoRelNet+frozen", "ESBN", "Transformer", "LSTM"),
-    **options: Unpack[GridOptions],
+    **budget: Unpack[GridOptions],
 ) -> Report:
     """Learn a rule from a few objects, and apply it to objects that are not in the training set.
 
@@ -99,7 +98,7 @@ def relations(
             names of recurrent networks.
         full: Use the budget of the thesis: all of its tasks, holdouts and models, 5,000 updates,
             10 seeds. Days on two cores.
-        options: Budget; see `GridOptions`.
+        budget: See `GridOptions`.
 
     Example:
         >>> result = relations(tasks=("rmts",), contestants=("CoRelNet", "LSTM"), steps=500)
@@ -108,11 +107,10 @@ def relations(
         G. Kerg and others. On neural architecture inductive biases for relational tasks. 2022,
         figures 3, 4 and 5. They print no numbers.
     """
-    budget = complete("relations", GridOptions, options)
     if budget["full"]:
         tasks, holdouts = (*BASIC, *NEW_RULES), FULL_HOLDOUTS
         contestants = tuple(name.replace(", ", "+") for name in VARIANTS)
-        budget |= {"steps": 5000, "seeds": 10}
+        budget["steps"], budget["seeds"] = 5000, 10
     players, cases = variants(contestants), _cases(tasks, holdouts)
     grid = train_grid(cases, players, budget)
     settings = {"tasks": list(tasks), "holdouts": list(holdouts), **_counts(budget)}
@@ -133,23 +131,23 @@ def _cases(names: Sequence[str], holdouts: Sequence[int]) -> list[Case]:
     return cases
 
 
-def _title(budget: dict[str, Any]) -> str:
+def _title(budget: GridOptions) -> str:
     return (
         f"Correct with objects that are not in the training set (%), after {budget['steps']:,} "
         f"updates; mean and deviation of {budget['seeds']} seeds."
     )
 
 
-def _counts(budget: dict[str, Any]) -> dict[str, int]:
+def _counts(budget: GridOptions) -> dict[str, int]:
     return {"steps": budget["steps"], "seeds": budget["seeds"]}
 
 
-@experiments.register("relational-games")
+@experiment("relational-games")
 def relational_games(
     *,
     games: Sequence[Game] = GAMES,
     contestants: Sequence[str] = ("CoRelNet", "CoRelNet-T", "Transformer", "LSTM"),
-    **options: Unpack[GameOptions],
+    **budget: Unpack[GameOptions],
 ) -> Report:
     """Learn relational games with pentominoes, and test them with hexominoes and stripes.
 
@@ -158,7 +156,7 @@ def relational_games(
         contestants: Names of models: CoRelNet, CoRelNet-T, ESBN, PrediNet, Transformer, MNM, LSTM,
             NTM, RN, their variants, or names of recurrent networks.
         full: Use the budget of the thesis: all models and 10 seeds. Days on two cores.
-        options: Budget; see `GridOptions`.
+        budget: See `GridOptions`.
 
     Example:
         >>> result = relational_games(games=("between",), contestants=("CoRelNet",))
@@ -167,10 +165,9 @@ def relational_games(
         G. Kerg and others. On neural architecture inductive biases for relational tasks. 2022,
         tables 1 and 2 of the appendix; the games: M. Shanahan and others. ICML, 2020.
     """
-    budget = complete("relational-games", GameOptions, options)
     if budget["full"]:
         games, contestants = GAMES, tuple(_TABLE)
-        budget |= {"steps": 2500, "seeds": 10}
+        budget["steps"], budget["seeds"] = 2500, 10
     cases = []
     for game in games:
         splits = ("hexominoes",) if game in SHAPE_GAMES else ("hexominoes", "stripes")
@@ -182,7 +179,7 @@ def relational_games(
     return grid_report("relational-games", title, grid, settings)
 
 
-@experiments.register("comparison")
+@experiment("comparison")
 def comparison(
     *,
     tasks: Sequence[str] = tuple(COMPARISONS),
@@ -190,7 +187,7 @@ def comparison(
         *("CoRelNet", "CoRelNet+asymmetric", "ESBN", "ESBN+asymmetric"),
         *("CoRelNet-diff", "CoRelNet-mix"),
     ),
-    **options: Unpack[GridOptions],
+    **budget: Unpack[GridOptions],
 ) -> Report:
     """Decide which of two objects is larger, by similarities, differences, or both.
 
@@ -200,7 +197,7 @@ def comparison(
         contestants: Names of models: CoRelNet, CoRelNet+asymmetric, ESBN, ESBN+asymmetric,
             CoRelNet-diff, CoRelNet-mix, and those of `undamped reproduce relations`.
         full: Use the budget of the thesis: 5,000 updates, 10 seeds. A day on two cores.
-        options: Budget; see `GridOptions`.
+        budget: See `GridOptions`.
 
     Example:
         >>> result = comparison(tasks=("comparison",), contestants=("CoRelNet", "CoRelNet-diff"))
@@ -209,9 +206,8 @@ def comparison(
         G. Kerg. Inductive biases for efficient information transfer in artificial networks, figures
         7.2 and 7.3, which print no numbers. Thesis, Université de Montréal, 2022.
     """
-    budget = complete("comparison", GridOptions, options)
     if budget["full"]:
-        budget |= {"steps": 5000, "seeds": 10}
+        budget["steps"], budget["seeds"] = 5000, 10
     check_names("task of this experiment", tasks, list(COMPARISONS))
     grid = train_grid([COMPARISONS[name] for name in tasks], variants(contestants), budget)
     return grid_report(

@@ -17,9 +17,8 @@ from statistics import mean
 from typing import Annotated, Any, Unpack
 
 from undamped._base.options import Default, PositiveInt
-from undamped._base.registry import experiments
 from undamped.lab.papers.relational.grid import Case, Grid, GridOptions, ModelVariant, train_grid
-from undamped.lab.papers.runs import check_names, complete, unique
+from undamped.lab.papers.runs import check_names, experiment, unique
 from undamped.lab.report.charts import colour, label, panels
 from undamped.lab.report.table import Report, Table
 from undamped.models.for_task import model_options
@@ -48,7 +47,7 @@ CASES = {
 }
 
 
-class SpuriousOptions(GridOptions, total=False):
+class SpuriousOptions(GridOptions):
     """Options of training, and of the seeds that confirm the best remedy."""
 
     seeds: Annotated[PositiveInt, Default(1, "Trainings of each; the thesis has 10.")]
@@ -62,7 +61,7 @@ class SpuriousOptions(GridOptions, total=False):
     ]
 
 
-@experiments.register("spurious")
+@experiment("spurious")
 def run(
     *,
     tasks: Sequence[str] = ("rmts",),
@@ -70,7 +69,7 @@ def run(
     remedies: Sequence[str] | None = None,
     model: str = "corelnet",
     batch_size: PositiveInt = 96,
-    **options: Unpack[SpuriousOptions],
+    **budget: Unpack[SpuriousOptions],
 ) -> Report:
     """Learn a rule about shapes whose images have irrelevant colours.
 
@@ -86,7 +85,7 @@ def run(
             many trials cost little more than a few, and leave the plateau sooner.
         full: Use the budget of the thesis: all tasks, 5,000 updates of 96 trials, 10 seeds. Days on
             two cores.
-        options: Budget; see `GridOptions`.
+        budget: See `GridOptions`.
 
     Example:
         >>> result = run(remedies=("as it is", "cosine"), steps=200)
@@ -95,10 +94,9 @@ def run(
         G. Kerg and others. On neural architecture inductive biases for relational tasks. 2022,
         figure 6. It prints no numbers. Temperature and scale are ours.
     """
-    budget = complete("spurious", SpuriousOptions, options)
     if budget["full"]:
         tasks, batch_size = tuple(CASES), 96
-        budget |= {"steps": 5000, "seeds": 10}
+        budget["steps"], budget["seeds"] = 5000, 10
     names = [task.replace("+", ", ") for task in tasks]
     check_names("task of this experiment", names, list(CASES))
     if remedies is None:
@@ -134,15 +132,11 @@ def run(
         "are several seeds; in brackets correct in validation, with shapes of training."
     )
     return Report(
-        {
-            "model": model,
-            "batch_size": batch_size,
-            **{name: budget[name] for name in ("steps", "seeds", "confirm")},
-        },
         grid.records(),
         [Table((), (), title), *_tables(grid, best)],
         {"spurious": lambda: _figure(grid)},
         {"chances": grid.chances, "best_in_validation": best},
+        {"steps": budget["steps"], "seeds": budget["seeds"], "batch_size": batch_size},
     )
 
 
@@ -153,7 +147,7 @@ def _cell(grid: Grid, group: str, contestant: str) -> str:
 
 def _axes_of(grid: Grid) -> tuple[list[str], list[str]]:
     """Return the encoders and the remedies of a grid."""
-    pairs = [name.partition(", ")[::2] for name in grid.contestants]
+    pairs = [name.partition(", ")[::2] for name in grid.models]
     return unique(encoder for encoder, _ in pairs), unique(remedy for _, remedy in pairs)
 
 
