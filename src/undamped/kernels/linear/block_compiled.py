@@ -29,9 +29,8 @@ from undamped.kernels.linear.gate_compiled import (
     gelu_row_backward,
 )
 from undamped.kernels.linear.norm_compiled import normalise_row, row_backward
-from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import add_transposed_product, multiply
-from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.jit import LOOP, njit
 
 
 @njit(**ROW)

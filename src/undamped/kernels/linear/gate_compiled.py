@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from undamped.kernels.shared.compilers import PART
-from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.jit import KERNEL, PART, njit
 from undamped.kernels.shared.tanh import sigmoid
-from undamped.kernels.unicornn.compiled import OPTIONS
 
 SLOPE, CUBE = math.sqrt(2 / math.pi), 0.044715
 FLAT = 12.0
@@ -75,28 +73,28 @@ def gated_row_backward(pair: Any, mask: Any, gradient: Any, shares: Any, result:
         result[size + j] = gradient[j] * mask[j] * shares[j] * pair[j] * (unit - shares[j])
 
 
-@njit(**OPTIONS)
+@njit(**KERNEL)
 def gelu(r: Any, mask: Any, out: Any, low: int, high: int) -> None:
     """`gelu_row` for a range of rows."""
     for i in range(low, high):
         gelu_row(r[i], mask[i % mask.shape[0]], out[i])
 
 
-@njit(**OPTIONS)
+@njit(**KERNEL)
 def gelu_backward(r: Any, mask: Any, gradient: Any, low: int, high: int) -> None:
     """`gelu_row_backward` for a range of rows."""
     for i in range(low, high):
         gelu_row_backward(r[i], mask[i % mask.shape[0]], gradient[i])
 
 
-@njit(**OPTIONS)
+@njit(**KERNEL)
 def gated(both: Any, bias: Any, mask: Any, e: Any, out: Any, low: int, high: int) -> None:
     """`gated_row` for a range of rows."""
     for i in range(low, high):
         gated_row(both[i], bias, mask[i % mask.shape[0]], e[i], out[i])
 
 
-@njit(**OPTIONS)
+@njit(**KERNEL)
 def gated_backward(both: Any, mask: Any, gradient: Any, out: Any, low: int, high: int) -> None:
     """`gated_row_backward` for a range of rows."""
     shares = np.empty(gradient.shape[1], gradient.dtype)

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from undamped.kernels.shared.compilers import PART
-from undamped.kernels.shared.jit import njit
-from undamped.kernels.unicornn.compiled import OPTIONS
+from undamped.kernels.shared.jit import KERNEL, PART, njit
 
 ANY_ORDER: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz"}}
 
@@ -52,7 +50,7 @@ def row_backward(
         result[j] = grad_e[j] + change if passing else change
 
 
-@njit(**OPTIONS)
+@njit(**KERNEL)
 def forward(epsilon: float, e: Any, v: Any, scales: Any, low: int, high: int) -> None:
     """Write v and 1/√(variance + ε)."""
     for i in range(low, high):
@@ -63,7 +61,7 @@ def forward(epsilon: float, e: Any, v: Any, scales: Any, low: int, high: int) ->
 def backward(passing: bool) -> Callable[..., None]:
     """The gradient of e, given that of v and, if `passing`, another one to be added."""
 
-    @njit(**OPTIONS)
+    @njit(**KERNEL)
     def norm_backward(
         v: Any, scales: Any, gradient: Any, grad_e: Any, out: Any, low: int, high: int
     ) -> None:

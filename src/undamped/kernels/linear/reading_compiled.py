@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from undamped.kernels.shared.jit import njit
-from undamped.kernels.unicornn.compiled import OPTIONS
+from undamped.kernels.shared.jit import KERNEL, njit
 
 SUMMED = 256
 """Rows that are summed in their own precision before the sum goes to that of all, in double."""
 
 
-@njit(**OPTIONS)
+@njit(**KERNEL)
 def add_scaled(factor: Any, rows: Any, out: Any, low: int, high: int) -> None:
     """Add factor ⊙ rows to `out`, for a range of rows."""
     for i in range(low, high):
@@ -22,7 +21,7 @@ def add_scaled(factor: Any, rows: Any, out: Any, low: int, high: int) -> None:
             result[j] += factor[j] * row[j]
 
 
-@njit(**OPTIONS)
+@njit(**KERNEL)
 def add_scaled_backward(
     factor: Any, rows: Any, gradient: Any, of_rows: Any, sums: Any, low: int, high: int
 ) -> None:

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from undamped.kernels.shared.jit import njit
-from undamped.kernels.unicornn.compiled import OPTIONS
+from undamped.kernels.shared.jit import KERNEL, njit
 
 
 @cache
 def kernel(timed: bool) -> Callable[..., None]:
     """The loop; what it counts is changed in place. Oscillators are one vector after the other."""
 
-    @njit(**OPTIONS)
+    @njit(**KERNEL)
     def bank_pools(
         drive: Any,
         gaps: Any,

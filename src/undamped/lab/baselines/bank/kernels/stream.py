@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.kernels.shared.jit import njit
-from undamped.kernels.unicornn.compiled import OPTIONS
+from undamped.kernels.shared.jit import KERNEL, njit
 from undamped.lab.baselines.bank.kernels.compiled import kernel
 from undamped.lab.baselines.bank.kernels.pools import Pools, Rates, turned
 
@@ -113,7 +112,7 @@ def _copy(tensor: Tensor) -> np.ndarray:
 
 @cache
 def _drive() -> Any:
-    @njit(**OPTIONS)
+    @njit(**KERNEL)
     def bank_drive(
         x: Any,
         observed: Any,
@@ -151,7 +150,7 @@ def _drive() -> Any:
 
 @cache
 def _features() -> Any:
-    @njit(**OPTIONS)
+    @njit(**KERNEL)
     def bank_features(
         now: Any,
         total: Any,
