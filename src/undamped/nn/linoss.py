@@ -102,7 +102,7 @@ class LinearOscillators(StateSpaceCell):
         result = oscillator_block(e, weights, position, velocity, lengths, epsilon)
         if result is None:
             return None
-        ends = [result.last, result.shown]
+        ends = [result.last, result.readout]
         if lengths is not None:  # of what is over before it begins the state stays
             begun = (lengths > 0).unsqueeze(-1)
             ends = [torch.where(begun, new, old) for new, old in zip(ends, state, strict=False)]

@@ -27,7 +27,7 @@ step_function: Any = register_jitable(
 )
 """Decorator for the functions `(block, rows, width)` that `column_scan` takes.
 
-`block` holds BLOCK numbers for each row of the constants, then of the state, then of the sums.
+`block` holds BLOCK numbers for each constant, then for each part of the state, then for each sum.
 `rows` has an array for every sequence, with the numbers of one time. Its loop runs over
 `range(min(BLOCK, width))`: `width` is at most BLOCK anyway, but a compiler that does not know it
 would have to assume that the rows of a block overlap, and would not vectorise.
@@ -37,33 +37,6 @@ would have to assume that the rows of a block overlap, and would not vectorise.
 def block_rows(count: int) -> tuple[int, ...]:
     """Return where in a block its rows begin."""
     return tuple(BLOCK * row for row in range(count))
-
-
-@step_function
-def _load(block: Any, constants: Any, state: Any, column: int, width: int) -> None:
-    """Fill a block; sums begin with zero."""
-    count, hidden = constants.shape
-    for j in range(width):
-        unit = (column + j) % hidden
-        for k in range(count):
-            block[k * BLOCK + j] = constants[k, unit]
-    for k in range(state.shape[0]):
-        for j in range(width):
-            block[(count + k) * BLOCK + j] = state[k, column + j]
-    for j in range((count + state.shape[0]) * BLOCK, block.shape[0]):
-        block[j] = 0
-
-
-@step_function
-def _store(block: Any, constants: Any, state: Any, sums: Any, column: int, width: int) -> None:
-    """Write the state back, and add the sums of a block to those of all steps."""
-    count, states = constants.shape[0], state.shape[0]
-    for k in range(states):
-        for j in range(width):
-            state[k, column + j] = block[(count + k) * BLOCK + j]
-    for k in range(sums.shape[0]):
-        for j in range(width):
-            sums[k, column + j] += block[(count + states + k) * BLOCK + j]
 
 
 def column_scan(
@@ -80,23 +53,23 @@ def column_scan(
 
     def scan(
         table: Any,  # (sequences, fields), see `columns.sequence_table`
-        constants: Any,  # (constants, hidden)
-        state: Any,  # (states, columns), changed in place
-        sums: Any,  # (sums, columns) in double precision, added to
+        values: Any,  # (rows of a block, columns), changed in place
         remaining: Any,  # how many steps are left in equal parts of the columns
         steps: int,
         low: int,
         high: int,
     ) -> None:
-        block = np.empty((constants.shape[0] + state.shape[0] + sums.shape[0]) * BLOCK, state.dtype)
-        part = state.shape[1] // remaining.shape[0]
+        block = np.empty(values.shape[0] * BLOCK, values.dtype)
+        part = values.shape[1] // remaining.shape[0]
         column = low
         while column < high:
             # A block ends where a sequence does, so that all of its columns end together.
             index = column // part
             width = min(BLOCK, min(high, (index + 1) * part) - column)
             live = remaining[index]
-            _load(block, constants, state, column, width)
+            for k in range(values.shape[0]):
+                for j in range(width):
+                    block[k * BLOCK + j] = values[k, column + j]
             for i in range(live):
                 t = live - 1 - i if backwards else i
                 step(block, column_rows(table, sequences, t, column, width, block), width)
@@ -105,7 +78,9 @@ def column_scan(
                     (row,) = column_rows(table[k:], 1, t, column, width, block)
                     for j in range(row.shape[0]):
                         row[j] = 0
-            _store(block, constants, state, sums, column, width)
+            for k in range(values.shape[0]):
+                for j in range(width):
+                    values[k, column + j] = block[k * BLOCK + j]
             column += width
 
     # Under the name of its step, so that each has its own file in the cache.

@@ -35,7 +35,7 @@ def sequence_table(sequences: Sequence[Tensor], columns: int, first: Tensor | No
     rows = []
     for sequence in sequences:
         address, stride = sequence.data_ptr(), sequence.stride(0) * sequence.element_size()
-        numbers = sequence.numel() // (len(sequence) * columns)
+        numbers = sequence.numel() // (sequence.shape[0] * columns)
         rows.append((address, stride, address, numbers))
     if first is not None:
         address, stride, _, numbers = rows[0]
@@ -75,19 +75,25 @@ class Columns:
                 step late.
             remaining: What `remaining` returned.
         """
-        steps, rows = len(sequences[0]), state.view(len(state), -1).numpy()
-        columns = rows.shape[1]
+        steps, (fixed, hidden) = sequences[0].shape[0], constants.shape
+        states = state.view(state.shape[0], -1)
+        columns, count = states.shape[1], fixed + states.shape[0]
+        totals = None if sums is None else sums.view(sums.shape[0], -1)
+        values = state.new_zeros(count + (0 if totals is None else totals.shape[0]), columns)
+        values[:fixed].view(fixed, -1, hidden).copy_(constants.unsqueeze(1))
+        values[fixed:count].copy_(states)
         over_columns(
             kernel,
             steps,
             columns,
             sequence_table(sequences, columns, first),
-            constants.numpy(),
-            rows,
-            np.empty((0, columns)) if sums is None else sums.view(len(sums), -1).numpy(),
+            values.numpy(),
             np.full(1, steps) if remaining is None else remaining,
             steps,
         )
+        states.copy_(values[fixed:count])
+        if totals is not None:
+            totals.add_(values[count:])
 
     def remaining(self, lengths: Tensor | None, start: int, stop: int) -> Any:
         """Return how many of the steps from `start` to `stop` each sequence has; None if all."""

@@ -90,6 +90,13 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
+inlined: Any = njit(**_BARE, inline="always")
+"""Decorator for functions that are put into the loops that call them as source.
+
+Passing a named tuple of forty arrays takes longer to compile than the function itself.
+"""
+
+
 def _refuse_compiled_closures(function: Callable[..., Any]) -> None:
     """Refuse a kernel that closes over a compiled one: no later process would find it.
 

@@ -84,18 +84,17 @@ class OscillatorStream:
         like, rows = position.detach(), rounded_up(batch)
         widths = [self._inputs, *[hidden] * count]
         self._outputs = [like.new_zeros(rows, width) for width in widths]
-        self._state = torch.stack([like, velocity.detach()], dim=1)
         self._kernel = Columns().kernels("unicornn")["forward"]
         columns = batch * hidden
-        state = self._state.view(count, 2, columns).numpy()
+        # The values of a column scan: constants, position and velocity of every layer.
+        constants = [layer.constants().repeat(1, batch) for layer in layers]
+        state = torch.stack([like, velocity.detach()], dim=1).view(count, 2, columns)
+        self._values = torch.cat([torch.stack(constants), state], dim=1)
         self._layers: list[tuple[list[tuple[Tensor, Tensor]], Tensor, tuple[Any, ...]]] = []
-        for at, layer in enumerate(layers):
+        for into, layer, values in zip(self._outputs[1:], layers, self._values, strict=True):
             blocks = [(self._outputs[i], block) for i, block in _transposed_blocks(layer)]
-            into = self._outputs[at + 1]
-            # The arguments of a column scan (`column_loop`), for one step and without sums.
             table = sequence_table([into[:batch].unsqueeze(0)], columns)
-            constants, sums = layer.constants().numpy(), np.empty((0, columns))
-            arguments = (table, constants, state[at], sums, np.ones(1, np.int64), 1, 0, columns)
+            arguments = (table, values.numpy(), np.ones(1, np.int64), 1, 0, columns)
             self._layers.append((blocks, into, arguments))
         self._input = self._outputs[0][:batch]
         self._output = self._outputs[-1][:batch]
@@ -128,4 +127,7 @@ class OscillatorStream:
     @property
     def state(self) -> tuple[Tensor, Tensor]:
         """A copy of position and velocity, (layers, batch, hidden) each."""
-        return self._state[:, 0].clone(), self._state[:, 1].clone()
+        position, velocity = (
+            self._values[:, -2:].view(len(self._values), 2, *self._output.shape).unbind(1)
+        )
+        return position.clone(), velocity.clone()
