@@ -7,9 +7,7 @@ from torch.nn import functional as F
 
 from undamped._base.errors import OptionError
 from undamped.kernels.dispatch import plain_loops
-from undamped.kernels.linear.norm import row_norm
-from undamped.kernels.linear.product import stored_product
-from undamped.kernels.linear.reading import read_and_pass
+from undamped.kernels.linear.block_parts import read_and_pass, row_norm, stored_product
 
 EPSILON = 1e-5
 

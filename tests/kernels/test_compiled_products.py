@@ -80,7 +80,7 @@ def test_pages_of_a_share_of_the_batch() -> None:
 def test_python_cannot_call_what_is_part_of_a_loop() -> None:
     rows = np.ones((2, 2))
     for _ in range(2):  # whether it was compiled before or not
-        with pytest.raises(TypeError):
+        with pytest.raises(NotImplementedError):
             multiply(product_address(torch.float64), rows, rows, rows.copy(), False)
     written(product_address(torch.float64), rows, rows, found := rows.copy(), False)
     np.testing.assert_array_equal(found, [[2, 2], [2, 2]])

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from undamped.kernels import reference_independent_scan
-from undamped.kernels.indrnn import layer as independent_layer_module
 from undamped.kernels.indrnn.layer import independent_layer
+from undamped.kernels.shared import columns
 from undamped.kernels.shared.allocate import contiguous_copy, empty
 
 
@@ -103,7 +103,7 @@ def layer_inputs(dtype=torch.float64, steps=7, batch=3, features=2, hidden=5):
 @pytest.mark.parametrize("nonlinearity", ["relu", "tanh"])
 @pytest.mark.parametrize("lengths", [None, [7, 2, 1]])
 def test_a_layer_agrees_with_the_equation(chunk, nonlinearity, lengths, monkeypatch):
-    monkeypatch.setattr(independent_layer_module, "chunk_length", lambda *_: chunk)
+    monkeypatch.setattr(columns, "chunk_length", lambda *_: chunk)
     inputs = layer_inputs()
     ends = None if lengths is None else torch.tensor(lengths)
     x, matrix, bias, weight, state = (t.detach().numpy() for t in inputs)
@@ -115,7 +115,7 @@ def test_a_layer_agrees_with_the_equation(chunk, nonlinearity, lengths, monkeypa
 
 
 def test_a_layer_does_not_look_past_the_end(monkeypatch):
-    monkeypatch.setattr(independent_layer_module, "chunk_length", lambda *_: 3)
+    monkeypatch.setattr(columns, "chunk_length", lambda *_: 3)
     inputs = layer_inputs()
     ends = torch.tensor([7, 2, 1])
     with torch.no_grad():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numba.core import caching
 
-from undamped.kernels.shared import compilers, jit
+from undamped.kernels.shared import jit
 
 RUN = (
     "import torch, undamped\n"
@@ -101,11 +101,6 @@ def test_a_terminal_is_told_what_is_compiled(monkeypatch, capsys):
     own.__module__ = "undamped.kernels.own"
     assert jit.njit()(own)(3.0) == 9.0
     assert "compiling own for this machine" in capsys.readouterr().err
-
-
-def test_what_is_changed_of_this_numba_is_there():
-    """Otherwise its own compiler is taken, and first calls take half as long again."""
-    assert "pipeline_class" in compilers.LOOP and "pipeline_class" in compilers.PART
 
 
 def test_a_kernel_that_could_not_be_kept_is_refused():

@@ -218,13 +218,14 @@ class Scans(Dataset):
 
 
 def scan():
-    from undamped.kernels.unicornn import compiled
+    from undamped.kernels.shared.columns import Columns
 
-    rows, ones = np.ones((100, 640)), np.ones(640)
-    y, z = np.zeros(640), np.zeros(640)
-    kernel = compiled.forward(False)
-    threads.over_columns(kernel, 100, 640, rows, ones, ones / 10, ones, 1.0, y, z, ones)
-    return rows
+    columns, constants = Columns(), np.ones((4, 640))
+    constants[1] = 0.1
+    arrays = (np.ones((100, 640)), constants, np.zeros((2, 640)))
+    rows, constants, state = map(torch.from_numpy, arrays)
+    columns.run(columns.kernels("unicornn")["forward"], [rows], constants, state)
+    return rows.numpy()
 
 
 @pytest.mark.process

@@ -12,7 +12,7 @@ import undamped
 from oracles import sigmoid
 from undamped._base.errors import OptionError
 from undamped._base.registry import models
-from undamped.kernels.linear.gate import gated_unit
+from undamped.kernels.linear.block_parts import gated_unit
 from undamped.nn import in_chunks
 
 TAKE_BLOCKS = [

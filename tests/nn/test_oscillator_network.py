@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import undamped
 from undamped._base.errors import OptionError
 from undamped.kernels import InversionWarning
-from undamped.kernels.shared import chunks, threads
+from undamped.kernels.shared import chunks, columns, threads
 from undamped.kernels.unicornn import backward as stack_backward
-from undamped.kernels.unicornn import engine, stack
+from undamped.kernels.unicornn import stack
 from undamped.nn.bases.cell import reference_scan
 
 MODES = ("reversible", "checkpoint", "stored")
@@ -23,7 +23,7 @@ MODES = ("reversible", "checkpoint", "stored")
 @pytest.fixture
 def short_chunks(monkeypatch):
     """Many chunks and few kept states, so that short sequences take every path."""
-    monkeypatch.setattr(engine, "chunk_length", lambda steps, _: min(steps, 16))
+    monkeypatch.setattr(columns, "chunk_length", lambda steps, _: min(steps, 16))
     monkeypatch.setattr(stack, "ANCHORS", 2)
 
 
@@ -77,7 +77,7 @@ def test_outputs_follow_the_equations(name, gradient, short_chunks):
 @pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_gradients_are_right(gradient, bidirectional, monkeypatch):
-    monkeypatch.setattr(engine, "chunk_length", lambda steps, _: min(steps, 2))
+    monkeypatch.setattr(columns, "chunk_length", lambda steps, _: min(steps, 2))
     monkeypatch.setattr(stack, "ANCHORS", 2)
     torch.manual_seed(0)
     net = undamped.nn.ResidualUnICORNN(
@@ -150,7 +150,7 @@ def test_any_shape(steps, batch, hidden, layers, single, gradient):
     x = torch.randn(steps, batch, 2, dtype=torch.float32 if single else torch.float64)
     x.requires_grad_()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "chunk_length", lambda steps, _: min(steps, 16))
+        patch.setattr(columns, "chunk_length", lambda steps, _: min(steps, 16))
         patch.setattr(stack, "ANCHORS", 1)
         output, _ = net(x)
         got = torch.autograd.grad((output**2).sum(), (x, *net.parameters()))
@@ -313,7 +313,7 @@ def test_compiler_and_exporter_see_one_operator():
 @pytest.mark.parametrize("single", [True, False])
 def test_kept_tanh_values_spare_products_and_change_nothing(gradient, single, monkeypatch):
     """Some chunks of the second layer are run again from their tanh, others from products."""
-    monkeypatch.setattr(engine, "chunk_length", lambda steps, _: min(steps, 16))
+    monkeypatch.setattr(columns, "chunk_length", lambda steps, _: min(steps, 16))
     monkeypatch.setattr(stack, "WIDE", 8)
     dtype = torch.float32 if single else torch.float64
     torch.manual_seed(0)
@@ -322,7 +322,7 @@ def test_kept_tanh_values_spare_products_and_change_nothing(gradient, single, mo
     lengths = torch.tensor([70, 33, 52, 1])
     found = []
     for kept in (0, 2, 100):  # none, two or all of five chunks
-        monkeypatch.setattr(chunks, "KEPT_BYTES", kept * 16 * 32 * x.element_size())
+        monkeypatch.setattr(chunks, "REPLAY_BYTES", kept * 16 * 32 * x.element_size())
         torch.manual_seed(1)
         output, state = net(x, None, lengths)
         loss = output.square().sum() + sum(s.sum() for s in state)

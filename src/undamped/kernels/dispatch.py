@@ -100,6 +100,11 @@ def on_gpu(*tensors: Tensor) -> bool:
     return way == "triton" or (way == "operator" and tensors[0].is_cuda)
 
 
+def runs_triton(tensor: Tensor) -> bool:
+    """Whether Triton's kernels run for a tensor: on a GPU, or in `interpreted_kernels`."""
+    return tensor.is_cuda or _INTERPRETED.get()
+
+
 def through_operator(tensor: Tensor) -> bool:
     """Whether somebody is tracing, or there are no numbers: one operator stands for the kernel."""
     return torch.compiler.is_compiling() or tensor.is_meta

@@ -101,7 +101,7 @@ class LinearOscillators(StateSpaceCell):
         result = oscillator_block(e, weights, position, velocity, lengths, epsilon)
         if result is None:
             return None
-        ends = [result.last, result.shown]
+        ends = [result.last, result.readout]
         if lengths is not None:  # the state of an empty sequence does not change
             nonempty = (lengths > 0).unsqueeze(-1)
             ends = [torch.where(nonempty, new, old) for new, old in zip(ends, state, strict=False)]

@@ -23,13 +23,11 @@ from typing import Any, NamedTuple
 from numba import types
 from numba.extending import overload, register_jitable
 
-from undamped.kernels.shared import compilers
-from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
-from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.jit import LOOP, PART, njit
 from undamped.kernels.shared.pointers import STEPS, at_step
 
-step_function: Any = register_jitable(**compilers.PART)
+step_function: Any = register_jitable(**PART)
 """Decorator for functions of one time, from which loops are made."""
 helper: Any = njit(**LOOP, inline="always")
 """Decorator for functions that these call; they are put into them as source."""
@@ -209,7 +207,7 @@ def freeze_finished(chunk: Any, array: Any, t: int) -> None:
     raise NotImplementedError  # only compiled code calls this
 
 
-@overload(freeze_finished, jit_options=compilers.PART)
+@overload(freeze_finished, jit_options=PART)
 def _freeze_finished(chunk: Any, array: Any, t: Any) -> Any:
     def frozen(chunk: Any, array: Any, t: Any) -> None:
         old, new = at_step(array, t, chunk.product), at_step(array, t + 1, chunk.product)
@@ -237,7 +235,7 @@ def add_output_gradient(chunk: Any, t: int) -> None:
     raise NotImplementedError  # only compiled code calls this
 
 
-@overload(add_output_gradient, jit_options=compilers.PART)
+@overload(add_output_gradient, jit_options=PART)
 def _add_output_gradient(chunk: Any, t: Any) -> Any:
     def ragged(chunk: Any, t: Any) -> None:
         outputs = at_step(chunk.output_gradient, t, chunk.state_gradient)
@@ -267,7 +265,7 @@ def restore_finished(chunk: Any, t: int) -> None:
     raise NotImplementedError  # only compiled code calls this
 
 
-@overload(restore_finished, jit_options=compilers.PART)
+@overload(restore_finished, jit_options=PART)
 def _restore_finished(chunk: Any, t: Any) -> Any:
     def ragged(chunk: Any, t: Any) -> None:
         for b in range(chunk.remaining.shape[0]):

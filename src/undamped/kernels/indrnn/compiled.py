@@ -1,104 +1,64 @@
-"""IndRNN's scan over time for the CPU, compiled by Numba; see `unicornn.compiled` for the form."""
+"""IndRNN's steps for the CPU, compiled by Numba; see `shared.column_loop` for the form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-import numpy as np
-
-from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.column_loop import BLOCK, block_rows, column_scan, step_function
 from undamped.kernels.shared.tanh import tanh
-from undamped.kernels.unicornn.compiled import BLOCK, OPTIONS
 
-W, H, REMAINING, GH, GW = 0, BLOCK, 2 * BLOCK, 3 * BLOCK, 4 * BLOCK
-ROWS = 5
+W, H, GW = block_rows(3)  # H is the state, or its gradient in the backward pass
 
 
-@cache
-def forward(relu: bool, masked: bool) -> Callable[..., None]:
-    """The scan; hidden states are written over `projected`."""
-
-    @njit(**OPTIONS)
-    def independent_forward(
-        projected: Any, weight: Any, hidden: Any, remaining: Any, low: int, high: int
-    ) -> None:
-        block = np.empty(ROWS * BLOCK, projected.dtype)
-        zero = projected.dtype.type(0)
-        for at in range(low, high, BLOCK):
-            width = min(BLOCK, high - at)
-            for j in range(width):
-                block[W + j] = weight[(at + j) % weight.shape[0]]
-                block[H + j] = hidden[at + j]
-                block[REMAINING + j] = remaining[at + j]
-            for t in range(projected.shape[0]):
-                row = projected[t, at : at + width]
-                for j in range(width):
-                    h0 = block[H + j]
-                    total = block[W + j] * h0 + row[j]
-                    # Written so that a NaN passes.
-                    h1 = (zero if total < zero else total) if relu else tanh(total)
-                    if masked:
-                        live = t < block[REMAINING + j]
-                        block[H + j] = h1 if live else h0
-                        row[j] = h1 if live else zero
-                    else:
-                        block[H + j] = h1
-                        row[j] = h1
-            for j in range(width):
-                hidden[at + j] = block[H + j]
-
-    return independent_forward
+@step_function
+def relu_forward(block: Any, rows: Any, width: int) -> None:
+    """One step; hidden states are written over the projected input."""
+    (row,), zero = rows, block.dtype.type(0)
+    for j in range(min(BLOCK, width)):
+        total = block[W + j] * block[H + j] + row[j]
+        new = zero if total < zero else total  # written so that a NaN passes
+        block[H + j] = new
+        row[j] = new
 
 
-@cache
-def backward(relu: bool, masked: bool) -> Callable[..., None]:
-    """Gradients from the end to the start, from the hidden states alone."""
+@step_function
+def tanh_forward(block: Any, rows: Any, width: int) -> None:
+    """The same with tanh."""
+    (row,) = rows
+    for j in range(min(BLOCK, width)):
+        new = tanh(block[W + j] * block[H + j] + row[j])
+        block[H + j] = new
+        row[j] = new
 
-    @njit(**OPTIONS)
-    def independent_backward(
-        outputs: Any,
-        grad: Any,
-        grad_projected: Any,
-        first: Any,
-        weight: Any,
-        gh: Any,
-        grad_weight: Any,
-        remaining: Any,
-        low: int,
-        high: int,
-    ) -> None:
-        block = np.empty(ROWS * BLOCK, outputs.dtype)
-        zero, unit = outputs.dtype.type(0), outputs.dtype.type(1)
-        for at in range(low, high, BLOCK):
-            width = min(BLOCK, high - at)
-            for j in range(width):
-                block[W + j] = weight[(at + j) % weight.shape[0]]
-                block[REMAINING + j] = remaining[at + j]
-                block[GH + j] = gh[at + j]
-                block[GW + j] = zero
-            for back in range(outputs.shape[0]):
-                t = outputs.shape[0] - 1 - back
-                before = outputs[t - 1, at : at + width] if t > 0 else first[at : at + width]
-                row, grad_row = outputs[t, at : at + width], grad[t, at : at + width]
-                out = grad_projected[t, at : at + width]
-                for j in range(width):
-                    h1 = row[j]
-                    gh1 = block[GH + j] + grad_row[j]
-                    ga = (gh1 if h1 > zero else zero) if relu else gh1 * (unit - h1 * h1)
-                    gw = ga * before[j]
-                    gh0 = ga * block[W + j]
-                    if masked:
-                        live = t < block[REMAINING + j]
-                        ga = ga if live else zero
-                        gw = gw if live else zero
-                        gh0 = gh0 if live else block[GH + j]
-                    block[GW + j] += gw
-                    block[GH + j] = gh0
-                    out[j] = ga
-            for j in range(width):
-                gh[at + j] = block[GH + j]
-                grad_weight[at + j] += block[GW + j]
 
-    return independent_backward
+@step_function
+def relu_backward(block: Any, rows: Any, width: int) -> None:
+    """Gradients of one step, from the hidden states before and after it."""
+    before, after, grad, grad_projected = rows
+    zero = block.dtype.type(0)
+    for j in range(min(BLOCK, width)):
+        total = block[H + j] + grad[j]
+        slope = total if after[j] > zero else zero
+        block[GW + j] += slope * before[j]
+        block[H + j] = slope * block[W + j]
+        grad_projected[j] = slope
+
+
+@step_function
+def tanh_backward(block: Any, rows: Any, width: int) -> None:
+    """The same with tanh."""
+    before, after, grad, grad_projected = rows
+    unit = block.dtype.type(1)
+    for j in range(min(BLOCK, width)):
+        slope = (block[H + j] + grad[j]) * (unit - after[j] * after[j])
+        block[GW + j] += slope * before[j]
+        block[H + j] = slope * block[W + j]
+        grad_projected[j] = slope
+
+
+KERNELS = {
+    "relu_forward": column_scan(relu_forward, 1),
+    "tanh_forward": column_scan(tanh_forward, 1),
+    "relu_backward": column_scan(relu_backward, 4, backwards=True),
+    "tanh_backward": column_scan(tanh_backward, 4, backwards=True),
+}

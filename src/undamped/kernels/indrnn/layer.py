@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,11 +16,11 @@ from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import reference_independent_scan
 from undamped.kernels.shared.allocate import contiguous_copy, empty
 from undamped.kernels.shared.call_checks import check_lengths, check_shapes
-from undamped.kernels.shared.chunks import chunk_length, ranges, scan_bytes
-from undamped.kernels.shared.lengths import remaining_by_column
+from undamped.kernels.shared.chunks import ranges
+from undamped.kernels.shared.columns import Columns, columns_for, input_rows
 from undamped.kernels.shared.operator import ScanOperator
 from undamped.kernels.shared.row_stable_matmul import rows_times
-from undamped.kernels.shared.threads import over_columns, single_threaded_if_small
+from undamped.kernels.shared.threads import single_threaded_if_small
 
 Nonlinearity = Literal["relu", "tanh"]
 
@@ -76,30 +75,22 @@ def _forward(
     relu: bool,
     lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    from undamped.kernels.indrnn import compiled as kernels
-
     outputs, hidden = empty((*x.shape[:2], weight.shape[0]), x), contiguous_copy(state)
     if not outputs.numel():
         return outputs, hidden
-    columns = hidden.numel()
-    unused = np.zeros(columns, outputs.numpy().dtype)
-    matrix, recurrent = input_weight.detach().t(), weight.detach().contiguous().numpy()
-    with single_threaded_if_small(_product(x, weight)):
-        for start, stop in _chunks(outputs):
+    columns = columns_for(x)
+    kernel = columns.kernels("indrnn")["relu_forward" if relu else "tanh_forward"]
+    matrix, recurrent = input_weight.detach().t(), weight.detach().contiguous().unsqueeze(0)
+    shortest = columns.shortest(lengths, len(x))
+    chunks, product = _chunks(columns, x, weight.shape[0])
+    with single_threaded_if_small(product):
+        for start, stop in chunks:
             chunk = outputs[start:stop]
             rows = chunk.view(-1, chunk.shape[2])
-            rows_times(_input(x, lengths, start, stop), matrix, rows)
+            rows_times(input_rows(x, lengths, shortest, start, stop), matrix, rows)
             rows.add_(bias.detach())
-            masked, remaining = remaining_by_column(lengths, start, stop, outputs.shape[2], unused)
-            over_columns(
-                kernels.forward(relu, masked),
-                stop - start,
-                columns,
-                chunk.view(stop - start, columns).numpy(),
-                recurrent,
-                hidden.view(-1).numpy(),
-                remaining,
-            )
+            remaining = columns.remaining(lengths, start, stop)
+            columns.run(kernel, [chunk], recurrent, hidden.unsqueeze(0), remaining=remaining)
     return outputs, hidden
 
 
@@ -116,77 +107,48 @@ def _backward(
     lengths: Tensor | None,
     needs_x: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    from undamped.kernels.indrnn import compiled as kernels
-
-    gh, columns = contiguous_copy(grad_state), state.numel()
-    grad_x = empty(x.shape if needs_x else (0,), x)
-    grad_matrix, matrix = torch.zeros_like(input_weight), input_weight.detach()
-    total, grad_bias = (
-        torch.zeros(columns, dtype=torch.float64, device="cpu"),
-        torch.zeros_like(weight),
-    )
+    grad_hidden, grad_x = contiguous_copy(grad_state), empty(x.shape if needs_x else (0,), x)
+    grad_matrix, grad_bias = torch.zeros_like(input_weight), torch.zeros_like(weight)
+    sums = torch.zeros(1, *state.shape, dtype=torch.float64, device=state.device)
     if outputs.numel():
-        chunks = _chunks(outputs)
-        unused = np.zeros(columns, outputs.numpy().dtype)
-        recurrent, outputs = weight.detach().contiguous().numpy(), outputs.contiguous()
-        incoming = empty((chunks[0][1], *outputs.shape[1:]), outputs)
-        gradients = empty(incoming.shape, outputs)
-        with single_threaded_if_small(_product(x, weight)):
+        columns = columns_for(x)
+        kernel = columns.kernels("indrnn")["relu_backward" if relu else "tanh_backward"]
+        chunks, product = _chunks(columns, x, weight.shape[0])
+        outputs = outputs.contiguous()
+        matrix, recurrent = input_weight.detach(), weight.detach().contiguous().unsqueeze(0)
+        grad_rows, gradients = (
+            empty((chunks[0][1], *outputs.shape[1:]), outputs) for _ in range(2)
+        )
+        shortest = columns.shortest(lengths, len(x))
+        with single_threaded_if_small(product):
             for start, stop in reversed(chunks):
-                steps = stop - start
-                chunk, gradient = outputs[start:stop], gradients[:steps]
-                masked, remaining = remaining_by_column(
-                    lengths, start, stop, outputs.shape[2], unused
-                )
-                over_columns(
-                    kernels.backward(relu, masked),
-                    steps,
-                    columns,
-                    chunk.view(steps, columns).numpy(),
-                    incoming[:steps].copy_(grad_outputs[start:stop]).view(steps, columns).numpy(),
-                    gradient.view(steps, columns).numpy(),
-                    _before(start, outputs, state).view(-1).numpy(),
+                chunk, gradient = outputs[start:stop], gradients[: stop - start]
+                grad_chunk = grad_rows[: stop - start].copy_(grad_outputs[start:stop])
+                columns.run(
+                    kernel,
+                    [chunk, chunk, grad_chunk, gradient],
                     recurrent,
-                    gh.view(-1).numpy(),
-                    total.numpy(),
-                    remaining,
+                    grad_hidden.unsqueeze(0),
+                    sums=sums,
+                    # Where a sequence has ended, the zeros before a chunk are not read.
+                    first=outputs[start - 1] if start else state.detach().contiguous(),
+                    remaining=columns.remaining(lengths, start, stop),
                 )
                 rows = gradient.view(-1, gradient.shape[2])
-                grad_matrix.addmm_(rows.t(), _input(x, lengths, start, stop))
+                grad_matrix.addmm_(rows.t(), input_rows(x, lengths, shortest, start, stop))
                 grad_bias.add_(rows.sum(0))
                 if needs_x:
                     torch.mm(rows, matrix, out=grad_x[start:stop].view(-1, x.shape[2]))
     elif needs_x:
         grad_x.zero_()
-    grad_weight = total.view(-1, weight.shape[0]).sum(0).to(weight.dtype)
-    return grad_x, grad_matrix, grad_bias, grad_weight, gh
+    return grad_x, grad_matrix, grad_bias, sums[0].sum(0).to(weight.dtype), grad_hidden
 
 
-def _product(x: Tensor, weight: Tensor) -> int:
-    """How many multiplications the product of a chunk makes."""
-    hidden = weight.shape[0]
-    step_bytes = scan_bytes(x.shape[1] * hidden, 1, x.element_size())
-    return chunk_length(x.shape[0], step_bytes) * x.shape[1] * x.shape[2] * hidden
-
-
-def _chunks(outputs: Tensor) -> list[tuple[int, int]]:
-    steps, batch, hidden = outputs.shape
-    step_bytes = scan_bytes(batch * hidden, 1, outputs.element_size())
-    return ranges(steps, chunk_length(steps, step_bytes))
-
-
-def _input(x: Tensor, lengths: Tensor | None, start: int, stop: int) -> Tensor:
-    """Return the input of a chunk as rows, with zeros where sequences are over."""
-    chunk = x.detach()[start:stop]
-    if lengths is not None and int(lengths.min()) < stop:
-        over = torch.arange(start, stop, device="cpu").unsqueeze(1) >= lengths
-        chunk = chunk.masked_fill(over.unsqueeze(-1), 0)
-    return chunk.reshape(-1, x.shape[2])
-
-
-def _before(start: int, outputs: Tensor, state: Tensor) -> Tensor:
-    """Return the hidden state before a chunk; sequences that are over do not ask for theirs."""
-    return contiguous_copy(outputs[start - 1] if start else state)
+def _chunks(columns: Columns, x: Tensor, hidden: int) -> tuple[list[tuple[int, int]], int]:
+    """Return the chunks of time, and how many multiplications the product of one makes."""
+    steps, batch, size = x.shape
+    chunk = columns.chunk(steps, batch * hidden, 1, x.element_size())
+    return ranges(steps, chunk), chunk * batch * size * hidden
 
 
 _layer = ScanOperator(
@@ -198,5 +160,5 @@ _layer = ScanOperator(
         "last": "state",
     },
     gradients=("x", "input_weight", "bias", "weight", "state"),
-    gpu="undamped.kernels.indrnn.gpu_layer",
+    devices=("cpu", "cuda"),
 )

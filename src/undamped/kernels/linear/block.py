@@ -9,6 +9,7 @@ parts never leaves its cache, and threads meet once each way. See `block_compile
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,15 +21,16 @@ from torch import Tensor
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.linear.block_arrays import (
     BackwardBuffers,
+    BlockPass,
     Buffers,
     Ends,
     Gradients,
-    Kept,
+    Stored,
     Weights,
 )
-from undamped.kernels.linear.rows import rows_of
+from undamped.kernels.linear.block_parts import mask_rows
 from undamped.kernels.shared.allocate import contiguous_copy, empty
-from undamped.kernels.shared.operator import refuse_second_derivatives
+from undamped.kernels.shared.operator import refuse_second_derivatives, save, saved
 from undamped.kernels.shared.threads import GRAIN, run_in_parallel, worth_having
 
 TILE_ROWS = 256
@@ -65,7 +67,7 @@ class BlockResult(NamedTuple):
     """(time, batch, features), zeros where sequences are over."""
     last: Tensor
     """The last output of every sequence, (batch, features); zeros for one without steps."""
-    shown: Tensor
+    readout: Tensor
     """The last r, likewise."""
     position: Tensor
     """(batch, units)."""
@@ -106,8 +108,8 @@ def oscillator_block(
         lengths: (batch,), from 0 on, where sequences end.
         epsilon: What the normalisation adds to variances.
     """
-    *learnt, masks = weights
-    inputs = (e, *learnt, position, velocity)
+    *tensors, masks = weights
+    inputs = (e, *tensors, position, velocity)
     if implementation(*inputs, *masks) != "numba" or not e.numel():
         return None
     plan = _Plan.of(e, lengths, epsilon, torch.is_grad_enabled())
@@ -120,18 +122,18 @@ class _Plan:
 
     Args:
         epsilon: What the normalisation adds to variances.
-        keeping: Whether there may be a backward pass.
+        storing: Whether there may be a backward pass.
         groups: The first of some sequences, and the number of steps of each of them.
         threads: How many threads share the groups.
     """
 
     epsilon: float
-    keeping: bool
+    storing: bool
     groups: list[tuple[int, Any]]
     threads: int
 
     @classmethod
-    def of(cls, e: Tensor, lengths: Tensor | None, epsilon: float, keeping: bool) -> _Plan:
+    def of(cls, e: Tensor, lengths: Tensor | None, epsilon: float, storing: bool) -> _Plan:
         """Share the sequences of a pass."""
         (steps, batch, _), threads = e.shape, _threads(e.numel())
         ends = np.full(batch, steps, np.int64)
@@ -139,7 +141,7 @@ class _Plan:
             ends = np.clip(lengths.numpy().astype(np.int64), 0, steps)
         size = min(SEQUENCES, -(-batch // threads))
         groups = [(low, ends[low : low + size]) for low in range(0, batch, size)]
-        return cls(epsilon, keeping, groups, min(threads, len(groups)))
+        return cls(epsilon, storing, groups, min(threads, len(groups)))
 
     def run(self, work: Any, product: int) -> list[Any]:
         """Do the work for every group, and return what came of each."""
@@ -158,14 +160,17 @@ def _tile(count: int, steps: int) -> int:
     return min(steps, max(TILE_STEPS, TILE_ROWS // count))
 
 
-def _mask(mask: Tensor | None, like: Tensor, low: int, count: int) -> Any:
-    if mask is None:
-        return like.new_ones(1, like.shape[-1]).numpy()
-    return rows_of(mask).numpy()[low : low + count]
-
-
 def _arrays(*tensors: Tensor) -> list[Any]:
     return [tensor.detach().contiguous().numpy() for tensor in tensors]
+
+
+def _group_masks(masks: Sequence[Tensor | None], like: Tensor, low: int, count: int) -> list[Any]:
+    """Return the masks of some sequences; a row of ones for None."""
+    rows = [mask_rows(mask, like) for mask in masks]
+    return [
+        part if mask is None else part[low : low + count]
+        for part, mask in zip(rows, masks, strict=True)
+    ]
 
 
 class _Block(torch.autograd.Function):
@@ -175,45 +180,41 @@ class _Block(torch.autograd.Function):
         from undamped.kernels.shared.gemm import product_address
 
         e, coefficients, drive, read, passing, gate, bias, position, velocity, *masks = tensors
-        keeping = plan.keeping and any(ctx.needs_input_grad)
+        storing = plan.storing and any(ctx.needs_input_grad)
         sequence = e.detach().contiguous()
         (steps, batch, features), units = e.shape, len(drive)
         out = empty(e.shape, sequence)
         zeros = (e.new_zeros(batch, features) for _ in range(2))
         last = Ends(*_arrays(*zeros), *_arrays(*map(contiguous_copy, (position, velocity))))
         matrices = _arrays(coefficients, drive.t(), read.t(), passing, gate.t(), bias)
-        blas, arrays = product_address(e.dtype), _arrays(sequence, out)
+        blas, (x, y) = product_address(e.dtype), _arrays(sequence, out)
 
         def work(number: int, low: int, ends: Any) -> tuple[Tensor, ...]:
             count, tile = len(ends), _tile(len(ends), steps)
             rows = tile * count
-            long = steps * count if keeping else rows
-            tiles = -(-steps // tile) if keeping else 0
-            kept = (
+            long = steps * count if storing else rows
+            stored = (
                 empty((long + count, units), sequence),
                 empty((long, features), sequence),
                 empty((long, 2 * features), sequence),
-                sequence.new_empty(tiles, count, units),
+                sequence.new_empty(-(-steps // tile) if storing else 0, count, units),
             )
-            group_masks = (_mask(mask, sequence, low, count) for mask in masks)
-            kernels.forward(
-                blas,
-                plan.epsilon,
-                keeping,
-                tile,
-                *arrays,
-                Weights(*matrices, *group_masks),
-                Kept(*_arrays(*kept)),
-                Buffers.of(rows, count, features, units, arrays[0].dtype),
-                last,
-                ends,
-                low,
-            )
-            return kept if keeping else ()
+            weights = Weights(*matrices, *_group_masks(masks, sequence, low, count))
+            buffers = Buffers.of(rows, count, features, units, x.dtype)
+            group, settings = Stored(*_arrays(*stored)), (blas, plan.epsilon, tile)
+            arguments = (*settings, x, y, weights, group, buffers, last, ends, low)
+            kernels.forward(BlockPass(*arguments), storing)
+            return stored if storing else ()
 
-        kept = plan.run(work, TILE_ROWS * features * units)
+        stored = plan.run(work, TILE_ROWS * features * units)
         ctx.plan = plan
-        ctx.save_for_backward(*tensors[:7], *masks, *(part for parts in kept for part in parts))
+        save(
+            ctx,
+            inputs=list(tensors[:7]),
+            first_mask=masks[0],
+            second_mask=masks[1],
+            stored=[tensor for group in stored for tensor in group],
+        )
         return out, *map(torch.from_numpy, last)
 
     @staticmethod
@@ -222,54 +223,45 @@ class _Block(torch.autograd.Function):
         from undamped.kernels.shared.gemm import product_address
 
         refuse_second_derivatives()
-        plan: _Plan = ctx.plan
-        e, coefficients, drive, read, passing, gate, bias, *others = ctx.saved_tensors
-        masks, kept = others[:2], others[2:]
+        plan, values = ctx.plan, saved(ctx)
+        e, coefficients, drive, read, passing, gate, bias = values["inputs"]
+        masks, stored = (values["first_mask"], values["second_mask"]), values["stored"]
         sequence = e.detach().contiguous()
         (steps, _, features), units = e.shape, len(drive)
         out = empty(e.shape, sequence)
         last = Ends(*_arrays(*map(contiguous_copy, gradients[1:])))
         forced = coefficients[2].unsqueeze(1) * drive
         matrices = _arrays(coefficients, forced, read, passing, gate, bias)
-        blas, arrays = product_address(e.dtype), _arrays(sequence, gradients[0], out)
+        blas, (x, y) = product_address(e.dtype), _arrays(sequence, out)
+        (grad_output,) = _arrays(gradients[0])
 
         def work(number: int, low: int, ends: Any) -> Any:
             count, tile = len(ends), _tile(len(ends), steps)
-            rows, dtype = tile * count, arrays[0].dtype
-            own = (_mask(mask, sequence, low, count) for mask in masks)
-            group_sums = Gradients.zero(features, units, dtype)
-            kernels.backward(
-                blas,
-                plan.epsilon,
-                tile,
-                *arrays,
-                Weights(*matrices, *own),
-                Kept(*_arrays(*kept[4 * number : 4 * number + 4])),
-                Buffers.of(rows, count, features, units, dtype),
-                BackwardBuffers.of(rows, features, units, dtype),
-                group_sums,
-                last,
-                ends,
-                low,
-            )
-            return group_sums
+            rows, dtype = tile * count, x.dtype
+            weights = Weights(*matrices, *_group_masks(masks, sequence, low, count))
+            group = Stored(*_arrays(*stored[4 * number : 4 * number + 4]))
+            buffers = Buffers.of(rows, count, features, units, dtype)
+            settings, sums = (blas, plan.epsilon, tile), Gradients.zero(features, units, dtype)
+            arguments = (*settings, x, y, weights, group, buffers, last, ends, low)
+            more = BackwardBuffers.of(rows, features, units, dtype)
+            kernels.backward(BlockPass(*arguments), grad_output, more, sums)
+            return sums
 
         group_sums = plan.run(work, TILE_ROWS * features * units)
-        sums = [
+        grad_units, grad_drive, grad_read, grad_passing, grad_gate, grad_bias = (
             torch.from_numpy(sum(parts[1:], parts[0])) for parts in zip(*group_sums, strict=True)
-        ]
-        of_units, of_drive, of_read, of_passing, of_gate, of_bias = sums
-        of_force = (of_drive.double() * drive).sum(1)
-        of_coefficients = torch.stack([of_units[0], of_units[1], of_force, of_units[2]])
+        )
+        grad_force = (grad_drive.double() * drive).sum(1)
+        grad_a, grad_k, grad_s = grad_units
         return (
             None,
             out,
-            of_coefficients.to(e.dtype),
-            coefficients[2].unsqueeze(1) * of_drive,
-            of_read,
-            of_passing.to(e.dtype),
-            of_gate,
-            of_bias.to(e.dtype),
+            torch.stack([grad_a, grad_k, grad_force, grad_s]).to(e.dtype),
+            coefficients[2].unsqueeze(1) * grad_drive,
+            grad_read,
+            grad_passing.to(e.dtype),
+            grad_gate,
+            grad_bias.to(e.dtype),
             *map(torch.from_numpy, last[2:]),
             None,
             None,

@@ -1,4 +1,4 @@
-"""What the compiled pass through a block is given: named arrays, row by row.
+"""The arguments of the compiled pass through a block: named arrays, row by row.
 
 A row is one sequence at one time; rows of a time lie together.
 """
@@ -16,30 +16,30 @@ class Weights(NamedTuple):
     coefficients: Any
     """a, k, f, s, (4, units)."""
     drive: Any
-    """B, (features, units); on the way back f B, (units, features)."""
+    """B, (features, units); in the backward pass f B, (units, features)."""
     read: Any
-    """C, (units, features); on the way back (features, units)."""
+    """C, (units, features); in the backward pass (features, units)."""
     passing: Any
     """d, (features,)."""
     gate: Any
-    """W, (features, 2 × features); on the way back (2 × features, features)."""
+    """W, (features, 2 × features); in the backward pass (2 × features, features)."""
     bias: Any
     first_mask: Any
     """(1 or sequences, features), factors on g."""
     second_mask: Any
-    """The same, on what is added to e."""
+    """The same, on the summand of e."""
 
 
-class Kept(NamedTuple):
+class Stored(NamedTuple):
     """What the backward pass needs, row by row; without one, of the present steps only."""
 
     velocities: Any
     """z, (rows + sequences, units), from that before the first step on."""
-    shown: Any
+    readout: Any
     """r, (rows, features)."""
     pairs: Any
     """What the gate reads, (rows, 2 × features)."""
-    borders: Any
+    positions: Any
     """x at the beginning of every tile, (tiles, sequences, units)."""
 
 
@@ -51,7 +51,7 @@ class Buffers(NamedTuple):
     scales: Any
     """(rows,), by which the normalisation multiplied."""
     drive: Any
-    """u, (rows, units); on the way back the gradient of f u."""
+    """u, (rows, units); in the backward pass the gradient of f u."""
     positions: Any
     """x, (rows + sequences, units), from that before the tile on."""
     g: Any
@@ -67,19 +67,19 @@ class Buffers(NamedTuple):
 class BackwardBuffers(NamedTuple):
     """More of them, for the backward pass."""
 
-    given: Any
+    output: Any
     """The gradient of the output, (rows, features)."""
     pairs: Any
     """That of what the gate reads, (rows, 2 × features)."""
-    shown: Any
+    readout: Any
     """That of r, (rows, features)."""
-    sums: Any
-    """Of one tile, for a, k and s, (3, units)."""
-    of_bias: Any
-    """Of one tile, (2 × features,)."""
-    of_passing: Any
-    """Of one tile, (features,)."""
-    shares: Any
+    coefficients: Any
+    """Sums of one tile, for a, k and s, (3, units)."""
+    bias: Any
+    """Sums of one tile, (2 × features,)."""
+    passing: Any
+    """Sums of one tile, (features,)."""
+    gates: Any
     """(features,), for one row."""
 
     @classmethod
@@ -92,7 +92,7 @@ class BackwardBuffers(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """What the backward pass of some sequences finds."""
+    """Sums of the backward pass of some sequences."""
 
     coefficients: Any
     """Of a, k and s, (3, units), in double precision."""
@@ -109,7 +109,7 @@ class Gradients(NamedTuple):
 
     @classmethod
     def zero(cls, features: int, units: int, dtype: Any) -> Gradients:
-        """Return where gradients are added up."""
+        """Return sums of zero."""
         return cls(
             np.zeros((3, units)),
             np.zeros((units, features), dtype),
@@ -121,12 +121,35 @@ class Gradients(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What is told of the last step of every sequence: its state, or the gradient of that."""
+    """The last step of every sequence: its state, or the gradient of that."""
 
     output: Any
     """(sequences, features)."""
-    shown: Any
+    readout: Any
     """r, (sequences, features)."""
     position: Any
     """(sequences, units)."""
     velocity: Any
+
+
+class BlockPass(NamedTuple):
+    """The arguments that both passes of a thread's sequences have."""
+
+    blas: int
+    epsilon: float
+    tile: int
+    """Steps of a tile."""
+    e: Any
+    """(steps, sequences, features), as `out`."""
+    out: Any
+    """The output, or the gradient of e."""
+    weights: Weights
+    stored: Stored
+    buffers: Buffers
+    last: Ends
+    """Of all sequences. Position and velocity are where the pass begins; in the backward pass the
+    gradients of the final state, and in the end those of the first."""
+    ends: Any
+    """(sequences,) of this thread, how many steps each has."""
+    low: int
+    """The first of this thread's sequences."""

@@ -1,65 +1,58 @@
 """A block around linear oscillators for the CPU: everything between e and the output, in tiles.
 
-A thread takes its sequences through time some steps at a time. What lies between two parts of the
+A thread runs its sequences through time some steps at a time. What lies between two parts of the
 block exists for these steps only, so that it stays in the thread's own cache, and no part waits for
 another thread.
 
-Kept for the backward pass are z, r and what the gate reads. Positions follow from velocities (x' =
-x + s z', with the same bits), everything else from e and r; and what the drive u = B v would be
-needed for, the gradient of its factors f, is Σ (g vᵀ) ⊙ B over the features.
+Stored for the backward pass are z, r and what the gate reads. Positions follow from velocities (x'
+= x + s z', with the same bits), everything else from e and r; and the gradient of the factors f,
+for which the drive u = B v would be needed, is Σ (g vᵀ) ⊙ B over the features.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from undamped.kernels.linear.block_arrays import (
-    BackwardBuffers,
-    Buffers,
-    Ends,
-    Gradients,
-    Kept,
-    Weights,
-)
-from undamped.kernels.linear.gate_compiled import (
-    ROW,
+from undamped.kernels.linear.block_arrays import BackwardBuffers, BlockPass, Gradients
+from undamped.kernels.linear.rows_compiled import (
     gated_row,
     gated_row_backward,
     gelu_row,
     gelu_row_backward,
+    normalise_row,
+    normalise_row_backward,
+    row_function,
 )
-from undamped.kernels.linear.norm_compiled import normalise_row, row_backward
-from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import add_transposed_product, multiply
-from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.jit import LOOP, inlined, njit
 
 
-@njit(**ROW)
+@row_function
 def _copy(row: Any, to: Any) -> None:
     for j in range(row.shape[0]):
         to[j] = row[j]
 
 
-@njit(**ROW)
+@row_function
 def _clear(row: Any) -> None:
     for j in range(row.shape[0]):
         row[j] = 0
 
 
-@njit(**ROW)
+@row_function
 def _add(row: Any, to: Any) -> None:
     for j in range(row.shape[0]):
         to[j] += row[j]
 
 
-@njit(**ROW)
+@row_function
 def _add_product(factor: Any, row: Any, to: Any) -> None:
     for j in range(row.shape[0]):
         to[j] += factor[j] * row[j]
 
 
-@njit(**ROW)
-def _swing(coefficients: Any, force: Any, x0: Any, z0: Any, x1: Any, z1: Any) -> None:
+@row_function
+def _oscillate(coefficients: Any, force: Any, x0: Any, z0: Any, x1: Any, z1: Any) -> None:
     """z' = a z − k x + f u, x' = x + s z' for one row."""
     a, k, f, s = coefficients[0], coefficients[1], coefficients[2], coefficients[3]
     for j in range(a.shape[0]):
@@ -68,195 +61,195 @@ def _swing(coefficients: Any, force: Any, x0: Any, z0: Any, x1: Any, z1: Any) ->
         x1[j] = x0[j] + s[j] * z1[j]
 
 
-@njit(**ROW)
-def _swing_back(
+@row_function
+def _oscillate_backward(
     coefficients: Any,
-    flow: Any,  # the gradient of what is shown; in the end that of f u
+    grad: Any,  # of the position as it is read; in the end that of f u
     x0: Any,
     z0: Any,
     z1: Any,
-    gx: Any,  # the gradient of the position after the step; before it in the end
+    gx: Any,  # of the position after the step; before it in the end
     gz: Any,
     sums: Any,
 ) -> None:
     """The gradient of one row's step."""
     a, k, s = coefficients[0], coefficients[1], coefficients[3]
-    of_a, of_k, of_s = sums[0], sums[1], sums[2]
+    grad_a, grad_k, grad_s = sums[0], sums[1], sums[2]
     for j in range(a.shape[0]):
-        flow[j] += gx[j]
+        grad[j] += gx[j]
     for j in range(a.shape[0]):
-        gz[j] += s[j] * flow[j]
+        gz[j] += s[j] * grad[j]
     for j in range(a.shape[0]):
-        gx[j] = flow[j] - k[j] * gz[j]
+        gx[j] = grad[j] - k[j] * gz[j]
     for j in range(a.shape[0]):
-        of_s[j] += flow[j] * z1[j]
+        grad_s[j] += grad[j] * z1[j]
     for j in range(a.shape[0]):
-        of_a[j] += gz[j] * z0[j]
+        grad_a[j] += gz[j] * z0[j]
     for j in range(a.shape[0]):
-        of_k[j] -= gz[j] * x0[j]
+        grad_k[j] -= gz[j] * x0[j]
     for j in range(a.shape[0]):
-        flow[j] = gz[j]
+        grad[j] = gz[j]
     for j in range(a.shape[0]):
         gz[j] *= a[j]
 
 
+@inlined
+def _read_out(p: BlockPass, start: int, rows: int, at: int) -> None:
+    """Write r = C x + d ⊙ v and g = gelu(r); r is zero where a sequence has ended."""
+    count, masks = p.ends.shape[0], p.weights.first_mask
+    readout, v = p.stored.readout[at : at + rows], p.buffers.v
+    multiply(p.blas, p.buffers.positions[count : count + rows], p.weights.read, readout, False)
+    for row in range(rows):
+        if start + row // count < p.ends[row % count]:
+            _add_product(p.weights.passing, v[row], readout[row])
+        else:
+            _clear(readout[row])
+        gelu_row(readout[row], masks[row % masks.shape[0]], p.buffers.g[row])
+
+
+@inlined
+def _gate(p: BlockPass, start: int, rows: int, at: int) -> None:
+    """Write the output; remember that of the last step of every sequence."""
+    count, low, masks = p.ends.shape[0], p.low, p.weights.second_mask
+    pairs = p.stored.pairs[at : at + rows]
+    multiply(p.blas, p.buffers.g[:rows], p.weights.gate, pairs, False)
+    for row in range(rows):
+        t, i = start + row // count, row % count
+        result, mask = p.out[t, low + i], masks[row % masks.shape[0]]
+        gated_row(pairs[row], p.weights.bias, mask, p.e[t, low + i], result)
+        if t >= p.ends[i]:
+            _clear(result)
+        elif t == p.ends[i] - 1:
+            _copy(result, p.last.output[low + i])
+            _copy(p.stored.readout[at + row], p.last.readout[low + i])
+
+
 @njit(**LOOP)
-def forward(
-    blas: int,
-    epsilon: float,
-    keeping: bool,
-    tile: int,  # steps
-    e: Any,  # (steps, sequences, features), as `out`
-    out: Any,
-    weights: Weights,
-    kept: Kept,
-    buffers: Buffers,
-    last: Ends,  # of all sequences: position and velocity are where the pass begins
-    ends: Any,  # (sequences,) of this thread, how many steps each has
-    low: int,  # the first of this thread's sequences
-) -> None:
-    """Take some sequences through a block."""
-    steps, count = e.shape[0], ends.shape[0]
-    firsts, seconds = weights.first_mask, weights.second_mask
+def forward(p: BlockPass, storing: bool) -> None:
+    """Run some sequences through a block."""
+    steps, count, low = p.e.shape[0], p.ends.shape[0], p.low
+    positions, velocities = p.buffers.positions, p.stored.velocities
     for i in range(count):
-        _copy(last.position[low + i], buffers.positions[i])
-        _copy(last.velocity[low + i], kept.velocities[i])
-    for number in range((steps + tile - 1) // tile):
-        start = number * tile
-        rows = (min(start + tile, steps) - start) * count
-        at = start * count if keeping else 0
-        v, drive, g, positions = (
-            buffers.v[:rows],
-            buffers.drive[:rows],
-            buffers.g[:rows],
-            buffers.positions,
-        )
-        shown, pairs = kept.shown[at : at + rows], kept.pairs[at : at + rows]
-        if keeping:
+        _copy(p.last.position[low + i], positions[i])
+        _copy(p.last.velocity[low + i], velocities[i])
+    for number in range((steps + p.tile - 1) // p.tile):
+        start = number * p.tile
+        rows = (min(start + p.tile, steps) - start) * count
+        at = start * count if storing else 0
+        v, drive = p.buffers.v[:rows], p.buffers.drive[:rows]
+        if storing:
             for i in range(count):
-                _copy(positions[i], kept.borders[number, i])
+                _copy(positions[i], p.stored.positions[number, i])
         for row in range(rows):
-            normalise_row(epsilon, e[start + row // count, low + row % count], v[row])
-        multiply(blas, v, weights.drive, drive, False)
+            normalise_row(p.epsilon, p.e[start + row // count, low + row % count], v[row])
+        multiply(p.blas, v, p.weights.drive, drive, False)
         for row in range(rows):
             x0, x1 = positions[row], positions[row + count]
-            z0, z1 = kept.velocities[at + row], kept.velocities[at + row + count]
-            if start + row // count < ends[row % count]:
-                _swing(weights.coefficients, drive[row], x0, z0, x1, z1)
+            z0, z1 = velocities[at + row], velocities[at + row + count]
+            if start + row // count < p.ends[row % count]:
+                _oscillate(p.weights.coefficients, drive[row], x0, z0, x1, z1)
             else:
                 _copy(x0, x1)
                 _copy(z0, z1)
-        multiply(blas, positions[count : count + rows], weights.read, shown, False)
-        for row in range(rows):
-            if start + row // count < ends[row % count]:
-                _add_product(weights.passing, v[row], shown[row])
-            else:
-                _clear(shown[row])
-            gelu_row(shown[row], firsts[row % firsts.shape[0]], g[row])
-        multiply(blas, g, weights.gate, pairs, False)
-        for row in range(rows):
-            t, i = start + row // count, row % count
-            result, mask = out[t, low + i], seconds[row % seconds.shape[0]]
-            gated_row(pairs[row], weights.bias, mask, e[t, low + i], result)
-            if t >= ends[i]:
-                _clear(result)
-            elif t == ends[i] - 1:
-                _copy(result, last.output[low + i])
-                _copy(shown[row], last.shown[low + i])
+        _read_out(p, start, rows, at)
+        _gate(p, start, rows, at)
         for i in range(count):
             _copy(positions[rows + i], positions[i])
-            if not keeping:
-                _copy(kept.velocities[rows + i], kept.velocities[i])
-    after = steps * count if keeping else 0
+            if not storing:
+                _copy(velocities[rows + i], velocities[i])
+    after = steps * count if storing else 0
     for i in range(count):
-        _copy(buffers.positions[i], last.position[low + i])
-        _copy(kept.velocities[after + i], last.velocity[low + i])
+        _copy(positions[i], p.last.position[low + i])
+        _copy(velocities[after + i], p.last.velocity[low + i])
+
+
+@inlined
+def _gate_backward(
+    p: BlockPass, gradient: Any, grads: BackwardBuffers, sums: Gradients, start: int, rows: int
+) -> None:
+    """Write the gradients of the output and of r before gelu; recompute v, its scales and g."""
+    count, low, at = p.ends.shape[0], p.low, start * p.ends.shape[0]
+    firsts, seconds = p.weights.first_mask, p.weights.second_mask
+    for row in range(rows):
+        t, i = start + row // count, row % count
+        p.buffers.scales[row] = normalise_row(p.epsilon, p.e[t, low + i], p.buffers.v[row])
+        if t < p.ends[i]:
+            _copy(gradient[t, low + i], grads.output[row])
+        else:
+            _clear(grads.output[row])
+        if t == p.ends[i] - 1:
+            _add(p.last.output[low + i], grads.output[row])
+        pair, mask = p.stored.pairs[at + row], seconds[row % seconds.shape[0]]
+        gated_row_backward(pair, mask, grads.output[row], grads.gates, grads.pairs[row])
+        _add(grads.pairs[row], grads.bias)
+        gelu_row(p.stored.readout[at + row], firsts[row % firsts.shape[0]], p.buffers.g[row])
+    add_transposed_product(p.blas, grads.pairs[:rows], p.buffers.g[:rows], sums.gate)
+    multiply(p.blas, grads.pairs[:rows], p.weights.gate, grads.readout[:rows], False)
+
+
+@inlined
+def _read_out_backward(
+    p: BlockPass, grads: BackwardBuffers, sums: Gradients, start: int, rows: int
+) -> None:
+    """Write the gradient of r and with it that of positions; recompute positions."""
+    count, at, masks = p.ends.shape[0], start * p.ends.shape[0], p.weights.first_mask
+    positions, grad_readout = p.buffers.positions, grads.readout[:rows]
+    for i in range(count):
+        _copy(p.stored.positions[start // p.tile, i], positions[i])
+    for row in range(rows):
+        t, i = start + row // count, row % count
+        mask = masks[row % masks.shape[0]]
+        gelu_row_backward(p.stored.readout[at + row], mask, grad_readout[row])
+        if t == p.ends[i] - 1:
+            _add(p.last.readout[p.low + i], grad_readout[row])
+        _add_product(p.buffers.v[row], grad_readout[row], grads.passing)
+        _copy(positions[row], positions[row + count])
+        if t < p.ends[i]:
+            velocity = p.stored.velocities[at + row + count]
+            _add_product(p.weights.coefficients[3], velocity, positions[row + count])
+    add_transposed_product(p.blas, grad_readout, positions[count : count + rows], sums.read)
+    multiply(p.blas, grad_readout, p.weights.read, p.buffers.drive[:rows], False)
 
 
 @njit(**LOOP)
-def backward(
-    blas: int,
-    epsilon: float,
-    tile: int,
-    e: Any,
-    gradient: Any,  # of the output; as e
-    out: Any,  # the gradient of e
-    weights: Weights,
-    kept: Kept,
-    buffers: Buffers,
-    more: BackwardBuffers,
-    gradients: Gradients,
-    last: Ends,  # gradients; of position and velocity, in the end those of the first state
-    ends: Any,
-    low: int,
-) -> None:
-    """Find the gradients of some sequences, from the last tile to the first."""
-    steps, count = e.shape[0], ends.shape[0]
-    tiles = (steps + tile - 1) // tile
-    firsts, seconds = weights.first_mask, weights.second_mask
+def backward(p: BlockPass, gradient: Any, grads: BackwardBuffers, sums: Gradients) -> None:
+    """Add up the gradients of some sequences, from the last tile to the first."""
+    steps, count, low = p.e.shape[0], p.ends.shape[0], p.low
+    tiles, velocities = (steps + p.tile - 1) // p.tile, p.stored.velocities
     for back in range(tiles):
-        number = tiles - 1 - back
-        start = number * tile
-        rows = (min(start + tile, steps) - start) * count
+        start = (tiles - 1 - back) * p.tile
+        rows = (min(start + p.tile, steps) - start) * count
         at = start * count
-        v, flow, g, positions = (
-            buffers.v[:rows],
-            buffers.drive[:rows],
-            buffers.g[:rows],
-            buffers.positions,
-        )
-        grads, of_pairs, of_shown = more.given[:rows], more.pairs[:rows], more.shown[:rows]
+        v, grad_drive = p.buffers.v[:rows], p.buffers.drive[:rows]
+        # Sums of a tile are in the precision of the inputs, those of all tiles in double.
         for k in range(3):
-            _clear(more.sums[k])
-        _clear(more.of_bias)
-        _clear(more.of_passing)
-        for row in range(rows):
-            t, i = start + row // count, row % count
-            buffers.scales[row] = normalise_row(epsilon, e[t, low + i], v[row])
-            if t < ends[i]:
-                _copy(gradient[t, low + i], grads[row])
-            else:
-                _clear(grads[row])
-            if t == ends[i] - 1:
-                _add(last.output[low + i], grads[row])
-            pair, mask = kept.pairs[at + row], seconds[row % seconds.shape[0]]
-            gated_row_backward(pair, mask, grads[row], more.shares, of_pairs[row])
-            _add(of_pairs[row], more.of_bias)
-            gelu_row(kept.shown[at + row], firsts[row % firsts.shape[0]], g[row])
-        add_transposed_product(blas, of_pairs, g, gradients.gate)
-        multiply(blas, of_pairs, weights.gate, of_shown, False)
-        for i in range(count):
-            _copy(kept.borders[number, i], positions[i])
-        for row in range(rows):
-            t, i = start + row // count, row % count
-            mask = firsts[row % firsts.shape[0]]
-            gelu_row_backward(kept.shown[at + row], mask, of_shown[row])
-            if t == ends[i] - 1:
-                _add(last.shown[low + i], of_shown[row])
-            _add_product(v[row], of_shown[row], more.of_passing)
-            _copy(positions[row], positions[row + count])
-            if t < ends[i]:
-                moved = kept.velocities[at + row + count]
-                _add_product(weights.coefficients[3], moved, positions[row + count])
-        add_transposed_product(blas, of_shown, positions[count : count + rows], gradients.read)
-        multiply(blas, of_shown, weights.read, flow, False)
-        for turn in range(rows):
-            row = rows - 1 - turn
-            i = row % count
-            if start + row // count >= ends[i]:
-                _clear(flow[row])
+            _clear(grads.coefficients[k])
+        _clear(grads.bias)
+        _clear(grads.passing)
+        _gate_backward(p, gradient, grads, sums, start, rows)
+        _read_out_backward(p, grads, sums, start, rows)
+        for row in range(rows - 1, -1, -1):
+            i, grad = row % count, grad_drive[row]
+            if start + row // count >= p.ends[i]:
+                _clear(grad)
                 continue
-            z0, z1 = kept.velocities[at + row], kept.velocities[at + row + count]
-            gx, gz = last.position[low + i], last.velocity[low + i]
-            _swing_back(weights.coefficients, flow[row], positions[row], z0, z1, gx, gz, more.sums)
+            x0, z0, z1 = (
+                p.buffers.positions[row],
+                velocities[at + row],
+                velocities[at + row + count],
+            )
+            gx, gz = p.last.position[low + i], p.last.velocity[low + i]
+            _oscillate_backward(
+                p.weights.coefficients, grad, x0, z0, z1, gx, gz, grads.coefficients
+            )
         for k in range(3):
-            _add(more.sums[k], gradients.coefficients[k])
-        _add(more.of_bias, gradients.bias)
-        _add(more.of_passing, gradients.passing)
-        add_transposed_product(blas, flow, v, gradients.drive)
-        of_v = g  # which nobody reads any more
-        multiply(blas, flow, weights.drive, of_v, False)
+            _add(grads.coefficients[k], sums.coefficients[k])
+        _add(grads.bias, sums.bias)
+        _add(grads.passing, sums.passing)
+        add_transposed_product(p.blas, grad_drive, v, sums.drive)
+        grad_v = p.buffers.g[:rows]  # which nobody reads any more
+        multiply(p.blas, grad_drive, p.weights.drive, grad_v, False)
         for row in range(rows):
-            t, i = start + row // count, row % count
-            _add_product(weights.passing, of_shown[row], of_v[row])
-            row_backward(v[row], buffers.scales[row], of_v[row], grads[row], True, out[t, low + i])
+            result, output = p.out[start + row // count, low + row % count], grads.output[row]
+            _add_product(p.weights.passing, grads.readout[row], grad_v[row])
+            normalise_row_backward(v[row], p.buffers.scales[row], grad_v[row], output, True, result)

@@ -1,276 +1,245 @@
-"""Linear recurrences for the CPU, compiled by Numba; see `unicornn.compiled` for the form.
+"""Linear recurrences for the CPU, compiled by Numba; see `shared.column_loop` for the form.
 
-Coefficients are the same at every step (`fixed`, one set a unit) or come with the inputs
-(`stepwise`, one set a step and column); a kernel reads one of the two, and of the other, one row
-without columns, nothing. Outputs are the states, so
-the backward pass needs nothing else, and on it the gradient of an input is the gradient of the
-state it was added to.
+Coefficients are the same at every step, and constants of the scan, or come with the inputs, as a
+further sequence. Outputs are the states, so the backward pass needs nothing else, and in it the
+gradient of an input is the gradient of the state to which it was added.
+
+Of forced oscillators only positions are written. The backward pass needs velocities too: where
+nothing damps them (a = 1) they are recomputed backwards in time, from the one at the end; otherwise
+`forced_velocities` runs a chunk again from the one that was stored at its start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-import numpy as np
+from undamped.kernels.shared.column_loop import BLOCK, block_rows, column_scan, step_function
 
-from undamped.kernels.shared.jit import njit
-from undamped.kernels.unicornn.compiled import BLOCK, OPTIONS
-
-# Rows of the block's own array, for numbers …
-A, H, REMAINING, GA = 0, BLOCK, 2 * BLOCK, 3 * BLOCK
-ROWS = 4
-# … and for pairs: a 2×2 matrix, the state, and sums for the gradient of the matrix.
-M, S, PAIR_REMAINING, GM = 0, 4 * BLOCK, 6 * BLOCK, 7 * BLOCK
-PAIR_ROWS = 11
+# The state, or its gradient in the backward pass, lies between coefficients and sums of their
+# gradients; both are zero, and not read, where coefficients come with the inputs.
+A, H, GA = block_rows(3)  # for numbers
+M0, M1, M2, M3, X, Y, GM0, GM1, GM2, GM3 = block_rows(10)  # for pairs, moved by 2×2 matrices
+D, K, F, S, POSITION, VELOCITY = block_rows(6)  # for oscillators
+V, GX, GZ, GD, GK, GF, GS = block_rows(11)[4:]  # the same in the backward pass
 
 
-@cache
-def forward(per_step: bool, masked: bool) -> Callable[..., None]:
+@step_function
+def linear_forward(block: Any, rows: Any, width: int) -> None:
     """h' = a h + u."""
-
-    @njit(**OPTIONS)
-    def linear_forward(
-        inputs: Any,  # (steps, columns)
-        fixed: Any,  # (hidden,)
-        stepwise: Any,  # (steps, columns)
-        outputs: Any,  # (steps, columns)
-        state: Any,  # (columns,)
-        remaining: Any,
-        low: int,
-        high: int,
-    ) -> None:
-        block = np.empty(ROWS * BLOCK, inputs.dtype)
-        zero = inputs.dtype.type(0)
-        for at in range(low, high, BLOCK):
-            width = min(BLOCK, high - at)
-            for j in range(width):
-                block[A + j] = zero if per_step else fixed[(at + j) % fixed.shape[0]]
-                block[H + j] = state[at + j]
-                block[REMAINING + j] = remaining[at + j]
-            for t in range(inputs.shape[0]):
-                row, out = inputs[t, at : at + width], outputs[t, at : at + width]
-                factors = stepwise[t % stepwise.shape[0], at : at + width]
-                for j in range(width):
-                    h0 = block[H + j]
-                    a = factors[j] if per_step else block[A + j]
-                    h1 = a * h0 + row[j]
-                    if masked:
-                        live = t < block[REMAINING + j]
-                        block[H + j] = h1 if live else h0
-                        out[j] = h1 if live else zero
-                    else:
-                        block[H + j] = h1
-                        out[j] = h1
-            for j in range(width):
-                state[at + j] = block[H + j]
-
-    return linear_forward
+    inputs, outputs = rows
+    for j in range(min(BLOCK, width)):
+        new = block[A + j] * block[H + j] + inputs[j]
+        block[H + j] = new
+        outputs[j] = new
 
 
-@cache
-def backward(per_step: bool, masked: bool) -> Callable[..., None]:
-    """Gradients from the end to the start, from the states alone."""
-
-    @njit(**OPTIONS)
-    def linear_backward(
-        outputs: Any,
-        grad: Any,
-        grad_inputs: Any,
-        first: Any,  # (columns,) the state before the first step
-        fixed: Any,
-        stepwise: Any,
-        state_gradient: Any,
-        grad_fixed: Any,  # (columns,) sums in double precision
-        grad_stepwise: Any,
-        remaining: Any,
-        low: int,
-        high: int,
-    ) -> None:
-        block = np.empty(ROWS * BLOCK, outputs.dtype)
-        zero = outputs.dtype.type(0)
-        for at in range(low, high, BLOCK):
-            width = min(BLOCK, high - at)
-            for j in range(width):
-                block[A + j] = zero if per_step else fixed[(at + j) % fixed.shape[0]]
-                block[H + j] = state_gradient[at + j]
-                block[REMAINING + j] = remaining[at + j]
-                block[GA + j] = zero
-            for back in range(outputs.shape[0]):
-                t = outputs.shape[0] - 1 - back
-                before = outputs[t - 1, at : at + width] if t > 0 else first[at : at + width]
-                grad_row, out = grad[t, at : at + width], grad_inputs[t, at : at + width]
-                factors = stepwise[t % stepwise.shape[0], at : at + width]
-                grad_factors = grad_stepwise[t % grad_stepwise.shape[0], at : at + width]
-                for j in range(width):
-                    g1 = block[H + j] + grad_row[j]
-                    a = factors[j] if per_step else block[A + j]
-                    g0 = a * g1
-                    ga = g1 * before[j]
-                    if masked:
-                        live = t < block[REMAINING + j]
-                        g0 = g0 if live else block[H + j]
-                        ga = ga if live else zero
-                        g1 = g1 if live else zero
-                    block[H + j] = g0
-                    out[j] = g1
-                    if per_step:
-                        grad_factors[j] = ga
-                    else:
-                        block[GA + j] += ga
-            for j in range(width):
-                state_gradient[at + j] = block[H + j]
-                grad_fixed[at + j] += block[GA + j]
-
-    return linear_backward
+@step_function
+def linear_forward_per_step(block: Any, rows: Any, width: int) -> None:
+    """The same with a coefficient per step."""
+    inputs, coefficients, outputs = rows
+    for j in range(min(BLOCK, width)):
+        new = coefficients[j] * block[H + j] + inputs[j]
+        block[H + j] = new
+        outputs[j] = new
 
 
-@njit(**OPTIONS)
-def _load_pairs(block: Any, fixed: Any, state: Any, remaining: Any, at: int, width: int) -> None:
-    """Fill a block: matrices (hidden, 4), states (columns, 2) and what remains."""
-    for j in range(width):
-        h = (at + j) % fixed.shape[0]
-        for k in range(4):
-            block[M + k * BLOCK + j] = fixed[h, k]
-            block[GM + k * BLOCK + j] = 0
-        block[S + j] = state[at + j, 0]
-        block[S + BLOCK + j] = state[at + j, 1]
-        block[PAIR_REMAINING + j] = remaining[at + j]
+@step_function
+def linear_backward(block: Any, rows: Any, width: int) -> None:
+    """Gradients of one step, from the state before it."""
+    before, grad, grad_inputs = rows
+    for j in range(min(BLOCK, width)):
+        total = block[H + j] + grad[j]
+        block[H + j] = block[A + j] * total
+        block[GA + j] += total * before[j]
+        grad_inputs[j] = total
 
 
-@cache
-def pair_forward(per_step: bool, complex_numbers: bool, masked: bool) -> Callable[..., None]:
-    """(x, y)' = [[m₀, m₁], [m₂, m₃]] (x, y) + (u, v); two numbers lie side by side in memory.
-
-    Where pairs stand for complex numbers, stepwise coefficients are (a, b) in place of the matrix
-    [[a, −b], [b, a]].
-    """
-    size = 2 if complex_numbers else 4
-
-    @njit(**OPTIONS)
-    def pair_linear_forward(
-        inputs: Any,  # (steps, 2 × columns)
-        fixed: Any,  # (hidden, 4)
-        stepwise: Any,  # (steps, size × columns)
-        outputs: Any,  # (steps, 2 × columns)
-        state: Any,  # (columns, 2)
-        remaining: Any,
-        low: int,
-        high: int,
-    ) -> None:
-        block = np.empty(PAIR_ROWS * BLOCK, inputs.dtype)
-        zero = inputs.dtype.type(0)
-        for at in range(low, high, BLOCK):
-            width = min(BLOCK, high - at)
-            _load_pairs(block, fixed, state, remaining, at, width)
-            for t in range(inputs.shape[0]):
-                row = inputs[t, 2 * at : 2 * (at + width)]
-                out = outputs[t, 2 * at : 2 * (at + width)]
-                factors = stepwise[t % stepwise.shape[0], size * at : size * (at + width)]
-                for j in range(width):
-                    x0, y0 = block[S + j], block[S + BLOCK + j]
-                    if not per_step:
-                        m0, m1 = block[M + j], block[M + BLOCK + j]
-                        m2, m3 = block[M + 2 * BLOCK + j], block[M + 3 * BLOCK + j]
-                    elif complex_numbers:
-                        m0, m2 = factors[2 * j], factors[2 * j + 1]
-                        m1, m3 = -m2, m0
-                    else:
-                        m0, m1 = factors[4 * j], factors[4 * j + 1]
-                        m2, m3 = factors[4 * j + 2], factors[4 * j + 3]
-                    x1 = m0 * x0 + (m1 * y0 + row[2 * j])
-                    y1 = m2 * x0 + (m3 * y0 + row[2 * j + 1])
-                    if masked:
-                        live = t < block[PAIR_REMAINING + j]
-                        block[S + j] = x1 if live else x0
-                        block[S + BLOCK + j] = y1 if live else y0
-                        out[2 * j] = x1 if live else zero
-                        out[2 * j + 1] = y1 if live else zero
-                    else:
-                        block[S + j], block[S + BLOCK + j] = x1, y1
-                        out[2 * j], out[2 * j + 1] = x1, y1
-            for j in range(width):
-                state[at + j, 0], state[at + j, 1] = block[S + j], block[S + BLOCK + j]
-
-    return pair_linear_forward
+@step_function
+def linear_backward_per_step(block: Any, rows: Any, width: int) -> None:
+    """The same with a coefficient per step."""
+    before, grad, coefficients, grad_inputs, grad_coefficients = rows
+    for j in range(min(BLOCK, width)):
+        total = block[H + j] + grad[j]
+        block[H + j] = coefficients[j] * total
+        grad_inputs[j] = total
+        grad_coefficients[j] = total * before[j]
 
 
-@cache
-def pair_backward(per_step: bool, complex_numbers: bool, masked: bool) -> Callable[..., None]:
-    """Gradients of `pair_forward` from the end to the start, from the states alone."""
-    size = 2 if complex_numbers else 4
+@step_function
+def _advance(block: Any, inputs: Any, outputs: Any, j: int, matrix: Any) -> None:
+    """(x, y)' = [[m₀, m₁], [m₂, m₃]] (x, y) + (u, v); two numbers lie side by side in memory."""
+    (m0, m1, m2, m3), x0, y0 = matrix, block[X + j], block[Y + j]
+    x1 = m0 * x0 + (m1 * y0 + inputs[2 * j])
+    y1 = m2 * x0 + (m3 * y0 + inputs[2 * j + 1])
+    block[X + j], block[Y + j] = x1, y1
+    outputs[2 * j], outputs[2 * j + 1] = x1, y1
 
-    @njit(**OPTIONS)
-    def pair_linear_backward(
-        outputs: Any,
-        grad: Any,
-        grad_inputs: Any,
-        first: Any,  # (2 × columns,) the state before the first step
-        fixed: Any,
-        stepwise: Any,
-        state_gradient: Any,  # (columns, 2)
-        grad_fixed: Any,  # (4, columns) sums in double precision
-        grad_stepwise: Any,
-        remaining: Any,
-        low: int,
-        high: int,
-    ) -> None:
-        block = np.empty(PAIR_ROWS * BLOCK, outputs.dtype)
-        zero = outputs.dtype.type(0)
-        for at in range(low, high, BLOCK):
-            width = min(BLOCK, high - at)
-            _load_pairs(block, fixed, state_gradient, remaining, at, width)
-            for back in range(outputs.shape[0]):
-                t = outputs.shape[0] - 1 - back
-                columns = slice(2 * at, 2 * (at + width))
-                before = outputs[t - 1, columns] if t > 0 else first[columns]
-                grad_row, out = grad[t, columns], grad_inputs[t, columns]
-                each = slice(size * at, size * (at + width))
-                factors = stepwise[t % stepwise.shape[0], each]
-                grad_factors = grad_stepwise[t % grad_stepwise.shape[0], each]
-                for j in range(width):
-                    x0, y0 = before[2 * j], before[2 * j + 1]
-                    gx, gy = block[S + j], block[S + BLOCK + j]
-                    gx1, gy1 = gx + grad_row[2 * j], gy + grad_row[2 * j + 1]
-                    if not per_step:
-                        m0, m1 = block[M + j], block[M + BLOCK + j]
-                        m2, m3 = block[M + 2 * BLOCK + j], block[M + 3 * BLOCK + j]
-                    elif complex_numbers:
-                        m0, m2 = factors[2 * j], factors[2 * j + 1]
-                        m1, m3 = -m2, m0
-                    else:
-                        m0, m1 = factors[4 * j], factors[4 * j + 1]
-                        m2, m3 = factors[4 * j + 2], factors[4 * j + 3]
-                    gx0 = m0 * gx1 + m2 * gy1
-                    gy0 = m1 * gx1 + m3 * gy1
-                    if masked:
-                        live = t < block[PAIR_REMAINING + j]
-                        gx0 = gx0 if live else gx
-                        gy0 = gy0 if live else gy
-                        gx1 = gx1 if live else zero
-                        gy1 = gy1 if live else zero
-                        x0 = x0 if live else zero
-                        y0 = y0 if live else zero
-                    block[S + j], block[S + BLOCK + j] = gx0, gy0
-                    out[2 * j], out[2 * j + 1] = gx1, gy1
-                    if not per_step:
-                        block[GM + j] += gx1 * x0
-                        block[GM + BLOCK + j] += gx1 * y0
-                        block[GM + 2 * BLOCK + j] += gy1 * x0
-                        block[GM + 3 * BLOCK + j] += gy1 * y0
-                    elif complex_numbers:
-                        grad_factors[2 * j] = gx1 * x0 + gy1 * y0
-                        grad_factors[2 * j + 1] = gy1 * x0 - gx1 * y0
-                    else:
-                        grad_factors[4 * j] = gx1 * x0
-                        grad_factors[4 * j + 1] = gx1 * y0
-                        grad_factors[4 * j + 2] = gy1 * x0
-                        grad_factors[4 * j + 3] = gy1 * y0
-            for j in range(width):
-                state_gradient[at + j, 0] = block[S + j]
-                state_gradient[at + j, 1] = block[S + BLOCK + j]
-                for k in range(4):
-                    grad_fixed[k, at + j] += block[GM + k * BLOCK + j]
 
-    return pair_linear_backward
+@step_function
+def _fixed_matrix(block: Any, j: int) -> Any:
+    return block[M0 + j], block[M1 + j], block[M2 + j], block[M3 + j]
+
+
+@step_function
+def _complex_matrix(pairs: Any, j: int) -> Any:
+    """Return [[a, −b], [b, a]] for the complex number (a, b)."""
+    return pairs[2 * j], -pairs[2 * j + 1], pairs[2 * j + 1], pairs[2 * j]
+
+
+@step_function
+def _matrix(fours: Any, j: int) -> Any:
+    return fours[4 * j], fours[4 * j + 1], fours[4 * j + 2], fours[4 * j + 3]
+
+
+@step_function
+def pair_forward(block: Any, rows: Any, width: int) -> None:
+    """One step of pairs."""
+    inputs, outputs = rows
+    for j in range(min(BLOCK, width)):
+        _advance(block, inputs, outputs, j, _fixed_matrix(block, j))
+
+
+@step_function
+def complex_forward_per_step(block: Any, rows: Any, width: int) -> None:
+    """The same with a complex number per step."""
+    inputs, coefficients, outputs = rows
+    for j in range(min(BLOCK, width)):
+        _advance(block, inputs, outputs, j, _complex_matrix(coefficients, j))
+
+
+@step_function
+def matrix_forward_per_step(block: Any, rows: Any, width: int) -> None:
+    """The same with a matrix per step."""
+    inputs, coefficients, outputs = rows
+    for j in range(min(BLOCK, width)):
+        _advance(block, inputs, outputs, j, _matrix(coefficients, j))
+
+
+@step_function
+def _retreat(block: Any, grad: Any, grad_inputs: Any, j: int, matrix: Any) -> Any:
+    """Replace the gradient of a pair by that before a step; return the gradient after it."""
+    m0, m1, m2, m3 = matrix
+    gx, gy = block[X + j] + grad[2 * j], block[Y + j] + grad[2 * j + 1]
+    block[X + j] = m0 * gx + m2 * gy
+    block[Y + j] = m1 * gx + m3 * gy
+    grad_inputs[2 * j], grad_inputs[2 * j + 1] = gx, gy
+    return gx, gy
+
+
+@step_function
+def pair_backward(block: Any, rows: Any, width: int) -> None:
+    """Gradients of one step of pairs, from the state before it."""
+    before, grad, grad_inputs = rows
+    for j in range(min(BLOCK, width)):
+        gx, gy = _retreat(block, grad, grad_inputs, j, _fixed_matrix(block, j))
+        x0, y0 = before[2 * j], before[2 * j + 1]
+        block[GM0 + j] += gx * x0
+        block[GM1 + j] += gx * y0
+        block[GM2 + j] += gy * x0
+        block[GM3 + j] += gy * y0
+
+
+@step_function
+def complex_backward_per_step(block: Any, rows: Any, width: int) -> None:
+    """The same with a complex number per step."""
+    before, grad, coefficients, grad_inputs, grad_coefficients = rows
+    for j in range(min(BLOCK, width)):
+        gx, gy = _retreat(block, grad, grad_inputs, j, _complex_matrix(coefficients, j))
+        x0, y0 = before[2 * j], before[2 * j + 1]
+        grad_coefficients[2 * j] = gx * x0 + gy * y0
+        grad_coefficients[2 * j + 1] = gy * x0 - gx * y0
+
+
+@step_function
+def matrix_backward_per_step(block: Any, rows: Any, width: int) -> None:
+    """The same with a matrix per step."""
+    before, grad, coefficients, grad_inputs, grad_coefficients = rows
+    for j in range(min(BLOCK, width)):
+        gx, gy = _retreat(block, grad, grad_inputs, j, _matrix(coefficients, j))
+        x0, y0 = before[2 * j], before[2 * j + 1]
+        grad_coefficients[4 * j] = gx * x0
+        grad_coefficients[4 * j + 1] = gx * y0
+        grad_coefficients[4 * j + 2] = gy * x0
+        grad_coefficients[4 * j + 3] = gy * y0
+
+
+@step_function
+def forced_forward(block: Any, rows: Any, width: int) -> None:
+    """z' = a z − k x + f u, x' = x + s z'; positions are written."""
+    inputs, outputs = rows
+    for j in range(min(BLOCK, width)):
+        x0, z0 = block[POSITION + j], block[VELOCITY + j]
+        z1 = block[D + j] * z0 + (block[F + j] * inputs[j] - block[K + j] * x0)
+        x1 = x0 + block[S + j] * z1
+        block[POSITION + j] = x1
+        block[VELOCITY + j] = z1
+        outputs[j] = x1
+
+
+@step_function
+def forced_velocities(block: Any, rows: Any, width: int) -> None:
+    """The same with positions at hand: the velocity before the step is written."""
+    before, inputs, velocities = rows
+    for j in range(min(BLOCK, width)):
+        z = block[V + j]
+        velocities[j] = z
+        block[V + j] = block[D + j] * z + (block[F + j] * inputs[j] - block[K + j] * before[j])
+
+
+@step_function
+def _oscillator_gradients(block: Any, j: int, u: Any, x: Any, z: Any, grad: Any) -> Any:
+    """Gradients of one step, from the position x and the velocity z before it."""
+    k, z1 = block[K + j], block[V + j]
+    gx = block[GX + j] + grad
+    gz = block[GZ + j] + block[S + j] * gx
+    block[V + j] = z
+    block[GX + j] = gx - k * gz
+    block[GZ + j] = block[D + j] * gz
+    block[GD + j] += gz * z
+    block[GK + j] -= gz * x
+    block[GF + j] += gz * u
+    block[GS + j] += gx * z1
+    return block[F + j] * gz
+
+
+@step_function
+def forced_backward(block: Any, rows: Any, width: int) -> None:
+    """Gradients of one step, with the velocities that `forced_velocities` wrote."""
+    before, inputs, velocities, grad, grad_inputs = rows
+    for j in range(min(BLOCK, width)):
+        u, x = inputs[j], before[j]
+        grad_inputs[j] = _oscillator_gradients(block, j, u, x, velocities[j], grad[j])
+
+
+@step_function
+def forced_backward_reversible(block: Any, rows: Any, width: int) -> None:
+    """The same where a = 1, with the velocity that leads to the one after the step."""
+    before, inputs, grad, grad_inputs = rows
+    for j in range(min(BLOCK, width)):
+        u, x = inputs[j], before[j]
+        z = block[V + j] - (block[F + j] * u - block[K + j] * x)
+        grad_inputs[j] = _oscillator_gradients(block, j, u, x, z, grad[j])
+
+
+# By the form of the units, and whether each step has coefficients of its own.
+_STEPS = {
+    ("numbers", False): (linear_forward, linear_backward),
+    ("numbers", True): (linear_forward_per_step, linear_backward_per_step),
+    ("complex", False): (pair_forward, pair_backward),
+    ("complex", True): (complex_forward_per_step, complex_backward_per_step),
+    ("matrices", False): (pair_forward, pair_backward),
+    ("matrices", True): (matrix_forward_per_step, matrix_backward_per_step),
+}
+KERNELS: dict[Any, Any] = {
+    (form, per_step): (
+        column_scan(forward, 2 + per_step),
+        column_scan(backward, 3 + 2 * per_step, outputs=1 + per_step, backwards=True),
+    )
+    for (form, per_step), (forward, backward) in _STEPS.items()
+}
+KERNELS |= {
+    "forced_forward": column_scan(forced_forward, 2),
+    "forced_velocities": column_scan(forced_velocities, 3, outputs=0),
+    "forced_backward": column_scan(forced_backward, 5, backwards=True),
+    "forced_backward_reversible": column_scan(forced_backward_reversible, 4, backwards=True),
+}

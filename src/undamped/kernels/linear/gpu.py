@@ -1,92 +1,196 @@
-"""Linear recurrences for GPUs, in Triton: numbers and pairs, in chunks of time. Experimental.
+"""Linear recurrences for GPUs, in Triton, in chunks of time; see `shared.gpu`. Experimental.
 
-A linear recurrence can be summarised: what a chunk of steps does to a state is one coefficient and
-one summand. So chunks run side by side, a third axis of programs. With SUMMARY a kernel starts from
-zero and writes the two, at the chunk's place; `scan` then goes from chunk to chunk, which is the
-same recurrence again, and the kernel runs a second time from states that are known.
+A linear recurrence can be summarised: a chunk of steps multiplies a state by a coefficient and adds
+a summand. So chunks run side by side, a third dimension of programs: a summary kernel starts from
+zero and writes both, `gpu_scan` scans from chunk to chunk, which is the same recurrence again, and
+the kernel itself starts from the states that this gives, `starts`. Its last state, forward in the
+last chunk and backward in the first, is written over the one from which that chunk started.
 
-Coefficients are the same at every step (`fixed`) or come with the inputs (`stepwise`), as in
-`compiled`; the kernel reads one of the two. `lengths` (batch,) say where sequences end.
+SIZE is the number of coefficients per unit: 1 for numbers, 2 for complex numbers as pairs, 4 for
+pairs with a 2×2 matrix. They are the same at every step or, with PER_STEP, a sequence.
 """
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
-# pyright: reportGeneralTypeIssues=false, reportAssignmentType=false
+# pyright: reportGeneralTypeIssues=false, reportAssignmentType=false, reportArgumentType=false
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
+from undamped.kernels.shared.gpu import (
+    BLOCK,
+    STAGES,
+    clear_rows,
+    load,
+    load_before,
+    program_columns,
+)
+
+CHUNK = tl.constexpr(256)
+"""Steps of a chunk: sums over one are in the type of the inputs, sums of those in double."""
+
 
 @triton.jit
-def chunk_of(lengths, b, steps, chunk, LENGTHS: tl.constexpr):
-    """Return the first step of this program's chunk, how many there are and how many are live."""
-    begin = tl.program_id(2) * chunk
-    count = tl.minimum(steps - begin, chunk)
-    live = count
-    if LENGTHS:
-        live = tl.minimum(tl.maximum(tl.load(lengths + b) - begin, 0), count)
-    return tl.cast(begin, tl.int64), count, live
+def program_chunk(remaining, steps, hidden, LENGTHS: tl.constexpr):
+    """Return what a program works on.
+
+    These are its units, which of them exist, the offset of its sequence in the first row of the
+    chunk and in a row of chunks, the length of a row, the first step, how many steps there are and
+    how many are left.
+    """
+    h, inside, at, columns, live = program_columns(remaining, steps, hidden, LENGTHS)
+    index = tl.cast(tl.program_id(2), tl.int64)
+    begin = tl.program_id(2) * CHUNK
+    count = tl.minimum(steps - begin, CHUNK)
+    live = tl.minimum(tl.maximum(live - begin, 0), count)
+    return (
+        h,
+        inside,
+        index * CHUNK * columns + at,
+        index * columns + at,
+        columns,
+        begin,
+        count,
+        live,
+    )
+
+
+@triton.jit
+def load_pair(row, h, inside, WIDTH: tl.constexpr):
+    """Return a number of each unit twice, or the two numbers of a pair."""
+    x = tl.load(row + WIDTH * h, mask=inside, other=0.0)
+    y = x
+    if WIDTH == 2:
+        y = tl.load(row + 2 * h + 1, mask=inside, other=0.0)
+    return x, y
+
+
+@triton.jit
+def store_pair(row, h, inside, x, y, WIDTH: tl.constexpr):
+    """Write a number of each unit, or a pair."""
+    tl.store(row + WIDTH * h, x, mask=inside)
+    if WIDTH == 2:
+        tl.store(row + 2 * h + 1, y, mask=inside)
+
+
+@triton.jit
+def load_matrix(row, h, inside, SIZE: tl.constexpr):
+    """Return the matrix of each unit; [[a, −b], [b, a]] for a complex number, a four times."""
+    m0 = tl.load(row + SIZE * h, mask=inside, other=0.0)
+    m1, m2, m3 = m0, m0, m0
+    if SIZE == 2:
+        m2 = tl.load(row + 2 * h + 1, mask=inside, other=0.0)
+        m1 = -m2
+    if SIZE == 4:
+        m1 = tl.load(row + 4 * h + 1, mask=inside, other=0.0)
+        m2 = tl.load(row + 4 * h + 2, mask=inside, other=0.0)
+        m3 = tl.load(row + 4 * h + 3, mask=inside, other=0.0)
+    return m0, m1, m2, m3
+
+
+@triton.jit
+def store_matrix(row, h, inside, m0, m1, m2, m3, SIZE: tl.constexpr):
+    """Write the coefficients of each unit."""
+    tl.store(row + SIZE * h, m0, mask=inside)
+    if SIZE == 4:
+        tl.store(row + 4 * h + 1, m1, mask=inside)
+        tl.store(row + 4 * h + 3, m3, mask=inside)
+    if SIZE > 1:
+        tl.store(row + SIZE * h + SIZE // 2, m2, mask=inside)
+
+
+@triton.jit(do_not_specialize=["steps"])
+def linear_summary(
+    inputs,
+    coefficients,
+    summands,  # (chunks, columns[, 2]), written as the next
+    products,  # (chunks, columns[, 4])
+    remaining,
+    steps,
+    hidden,
+    LENGTHS: tl.constexpr,
+    PER_STEP: tl.constexpr,
+    BACKWARD: tl.constexpr,
+    SIZE: tl.constexpr,
+):
+    """What a chunk does to a state, or, from the gradients of outputs, to the gradient of one."""
+    WIDTH: tl.constexpr = 1 if SIZE == 1 else 2
+    h, inside, at, chunk_at, columns, _, _, live = program_chunk(remaining, steps, hidden, LENGTHS)
+    stride = columns
+    if BACKWARD:
+        at += tl.cast(live - 1, tl.int64) * columns
+        stride = -columns
+    row = inputs + WIDTH * at
+    factors = coefficients
+    if PER_STEP:
+        factors += SIZE * at
+    x = tl.zeros([BLOCK], inputs.dtype.element_ty)
+    y = x
+    p0, p1, p2, p3 = x + 1.0, x, x, x + 1.0
+    m0, m1, m2, m3 = load_matrix(coefficients, h, inside, SIZE)
+    for _ in tl.range(0, live, num_stages=STAGES):
+        if PER_STEP:
+            m0, m1, m2, m3 = load_matrix(factors, h, inside, SIZE)
+            factors += SIZE * stride
+        u, v = load_pair(row, h, inside, WIDTH)
+        row += WIDTH * stride
+        if WIDTH == 1:
+            x = m0 * (x + u) if BACKWARD else m0 * x + u
+            p0 *= m0
+        elif BACKWARD:  # by the transposed matrix, after the sum
+            x, y = m0 * (x + u) + m2 * (y + v), m1 * (x + u) + m3 * (y + v)
+            p0, p2 = m0 * p0 + m2 * p2, m1 * p0 + m3 * p2
+            p1, p3 = m0 * p1 + m2 * p3, m1 * p1 + m3 * p3
+        else:
+            x, y = m0 * x + (m1 * y + u), m2 * x + (m3 * y + v)
+            p0, p2 = m0 * p0 + m1 * p2, m2 * p0 + m3 * p2
+            p1, p3 = m0 * p1 + m1 * p3, m2 * p1 + m3 * p3
+    store_pair(summands + WIDTH * chunk_at, h, inside, x, y, WIDTH)
+    store_matrix(products + WIDTH * WIDTH * chunk_at, h, inside, p0, p1, p2, p3, WIDTH * WIDTH)
 
 
 @triton.jit(do_not_specialize=["steps"])
 def linear_forward(
-    inputs,  # (steps, columns)
-    fixed,  # (hidden,)
-    stepwise,  # (steps, columns)
-    outputs,  # (steps, columns)
-    starts,  # (chunks, columns), states before each chunk
-    final,  # (columns,)
-    ends,  # (chunks, columns), written with SUMMARY, as the next
-    products,
-    lengths,
+    inputs,
+    coefficients,
+    outputs,
+    starts,  # (chunks, columns[, 2]), states before each chunk
+    remaining,
     steps,
-    chunk,
     hidden,
-    columns,
-    PER_STEP: tl.constexpr,
-    SUMMARY: tl.constexpr,
     LENGTHS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
+    PER_STEP: tl.constexpr,
+    SIZE: tl.constexpr,
 ):
-    """h' = a h + u."""
-    b = tl.program_id(0)
-    h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = h < hidden
-    at = tl.cast(b, tl.int64) * hidden
-    begin, count, live = chunk_of(lengths, b, steps, chunk, LENGTHS)
-    summary_at = tl.cast(tl.program_id(2), tl.int64) * columns + at
-    row = inputs + begin * columns + at
-    factors = stepwise + begin * columns + at
-    out = outputs + begin * columns + at
-    state = tl.zeros([BLOCK], inputs.dtype.element_ty)
-    product = state + 1.0
-    a = product
-    if not SUMMARY:
-        state = tl.load(starts + summary_at + h, mask=inside, other=0.0)
-    if not PER_STEP:
-        a = tl.load(fixed + h, mask=inside, other=0.0)
+    """h' = a h + u, or (x, y)' = [[m₀, m₁], [m₂, m₃]] (x, y) + (u, v)."""
+    WIDTH: tl.constexpr = 1 if SIZE == 1 else 2
+    h, inside, at, chunk_at, columns, _, count, live = program_chunk(
+        remaining, steps, hidden, LENGTHS
+    )
+    row = inputs + WIDTH * at
+    out = outputs + WIDTH * at
+    factors = coefficients
+    if PER_STEP:
+        factors += SIZE * at
+    x, y = load_pair(starts + WIDTH * chunk_at, h, inside, WIDTH)
+    m0, m1, m2, m3 = load_matrix(coefficients, h, inside, SIZE)
     for _ in tl.range(0, live, num_stages=STAGES):
         if PER_STEP:
-            a = tl.load(factors + h, mask=inside, other=0.0)
-            factors += columns
-        state = a * state + tl.load(row + h, mask=inside, other=0.0)
-        row += columns
-        if SUMMARY:
-            product *= a
+            m0, m1, m2, m3 = load_matrix(factors, h, inside, SIZE)
+            factors += SIZE * columns
+        u, v = load_pair(row, h, inside, WIDTH)
+        row += WIDTH * columns
+        if WIDTH == 1:
+            x = m0 * x + u
         else:
-            tl.store(out + h, state, mask=inside)
-            out += columns
-    if SUMMARY:
-        tl.store(ends + summary_at + h, state, mask=inside)
-        tl.store(products + summary_at + h, product, mask=inside)
-    else:
-        if LENGTHS:
-            for _ in tl.range(live, count):
-                tl.store(out + h, tl.zeros_like(state), mask=inside)
-                out += columns
-        if tl.program_id(2) == tl.num_programs(2) - 1:
-            tl.store(final + at + h, state, mask=inside)
+            x, y = m0 * x + (m1 * y + u), m2 * x + (m3 * y + v)
+        store_pair(out, h, inside, x, y, WIDTH)
+        out += WIDTH * columns
+    if LENGTHS:
+        for k in tl.static_range(WIDTH):
+            clear_rows(outputs + WIDTH * at + k, WIDTH * h, inside, live, count, WIDTH * columns)
+    if tl.program_id(2) == tl.num_programs(2) - 1:
+        store_pair(starts + WIDTH * chunk_at, h, inside, x, y, WIDTH)
 
 
 @triton.jit(do_not_specialize=["steps"])
@@ -94,289 +198,228 @@ def linear_backward(
     outputs,
     grad,
     grad_inputs,
-    first,  # (columns,) the state before the first step
-    fixed,
-    stepwise,
-    starts,  # (chunks, columns), gradients of the states after each chunk
-    final,  # (columns,) the gradient of the first state
-    grad_fixed,  # (chunks, columns)
-    grad_stepwise,
-    ends,
-    products,
-    lengths,
+    coefficients,
+    grad_coefficients,  # like them with PER_STEP, else (chunks, columns[, 4])
+    starts,  # (chunks, columns[, 2]), gradients of the states after each chunk
+    remaining,
     steps,
-    chunk,
     hidden,
-    columns,
-    PER_STEP: tl.constexpr,
-    SUMMARY: tl.constexpr,
     LENGTHS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
+    PER_STEP: tl.constexpr,
+    SIZE: tl.constexpr,
 ):
-    """Gradients from the end to the start, from the states alone."""
-    b = tl.program_id(0)
-    h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = h < hidden
-    at = tl.cast(b, tl.int64) * hidden
-    begin, count, live = chunk_of(lengths, b, steps, chunk, LENGTHS)
-    summary_at = tl.cast(tl.program_id(2), tl.int64) * columns + at
-    last = (begin + live - 1) * columns + at
-    grad_row = grad + last
-    factors = stepwise + last
-    before = outputs + last - columns
-    out = grad_inputs + last
-    out_factors = grad_stepwise + last
-    zeros = tl.zeros([BLOCK], grad.dtype.element_ty)
-    flowing = zeros
-    product = zeros + 1.0
-    a = product
-    total = zeros
-    if not SUMMARY:
-        flowing = tl.load(starts + summary_at + h, mask=inside, other=0.0)
-        if LENGTHS:
-            spare = (begin + live) * columns + at
-            for _ in tl.range(live, count):
-                tl.store(grad_inputs + spare + h, zeros, mask=inside)
-                if PER_STEP:
-                    tl.store(grad_stepwise + spare + h, zeros, mask=inside)
-                spare += columns
-    if not PER_STEP:
-        a = tl.load(fixed + h, mask=inside, other=0.0)
-    begin_state = tl.load(first + at + h, mask=inside, other=0.0)
+    """Gradients from the end to the start, from the states alone; before the first is zero."""
+    WIDTH: tl.constexpr = 1 if SIZE == 1 else 2
+    h, inside, at, chunk_at, columns, begin, count, live = program_chunk(
+        remaining, steps, hidden, LENGTHS
+    )
+    last = at + tl.cast(live - 1, tl.int64) * columns
+    grad_row = grad + WIDTH * last
+    before = outputs + WIDTH * (last - columns)
+    out = grad_inputs + WIDTH * last
+    factors = coefficients
+    out_factors = grad_coefficients
+    if PER_STEP:
+        factors += SIZE * last
+        out_factors += SIZE * last
+    gx, gy = load_pair(starts + WIDTH * chunk_at, h, inside, WIDTH)
+    t0 = tl.zeros_like(gx)
+    t1, t2, t3 = t0, t0, t0
+    m0, m1, m2, m3 = load_matrix(coefficients, h, inside, SIZE)
     for back in tl.range(0, live, num_stages=STAGES):
         if PER_STEP:
-            a = tl.load(factors + h, mask=inside, other=0.0)
-            factors -= columns
-        g = flowing + tl.load(grad_row + h, mask=inside, other=0.0)
-        grad_row -= columns
-        flowing = a * g
-        if SUMMARY:
-            product *= a
+            m0, m1, m2, m3 = load_matrix(factors, h, inside, SIZE)
+            factors -= SIZE * columns
+        u, v = load_pair(grad_row, h, inside, WIDTH)
+        grad_row -= WIDTH * columns
+        hx, hy = gx + u, gy + v
+        x, y = load_pair(before, h, h < tl.where(begin + live - 1 - back > 0, hidden, 0), WIDTH)
+        before -= WIDTH * columns
+        store_pair(out, h, inside, hx, hy, WIDTH)
+        out -= WIDTH * columns
+        if WIDTH == 1:
+            gx = m0 * hx
         else:
-            width = tl.where(begin + live - 1 - back > 0, hidden, 0)
-            h0 = tl.load(before + h, mask=h < width, other=0.0)
-            h0 = tl.where(h < width, h0, begin_state)
-            before -= columns
-            tl.store(out + h, g, mask=inside)
-            out -= columns
-            if PER_STEP:
-                tl.store(out_factors + h, g * h0, mask=inside)
-                out_factors -= columns
-            else:
-                total += g * h0
-    if SUMMARY:
-        tl.store(ends + summary_at + h, flowing, mask=inside)
-        tl.store(products + summary_at + h, product, mask=inside)
-    else:
+            gx, gy = m0 * hx + m2 * hy, m1 * hx + m3 * hy
         if not PER_STEP:
-            tl.store(grad_fixed + summary_at + h, total, mask=inside)
-        if tl.program_id(2) == 0:
-            tl.store(final + at + h, flowing, mask=inside)
-
-
-@triton.jit
-def matrix_at(factors, h, inside, COMPLEX: tl.constexpr):
-    """Return the matrix of a step: four numbers, or [[a, −b], [b, a]] of a complex (a, b)."""
-    if COMPLEX:
-        m0 = tl.load(factors + 2 * h, mask=inside, other=0.0)
-        m2 = tl.load(factors + 2 * h + 1, mask=inside, other=0.0)
-        m1 = -m2
-        m3 = m0
-    else:
-        m0 = tl.load(factors + 4 * h, mask=inside, other=0.0)
-        m1 = tl.load(factors + 4 * h + 1, mask=inside, other=0.0)
-        m2 = tl.load(factors + 4 * h + 2, mask=inside, other=0.0)
-        m3 = tl.load(factors + 4 * h + 3, mask=inside, other=0.0)
-    return m0, m1, m2, m3
-
-
-@triton.jit
-def store_summary(ends, products, summary_at, h, inside, x, y, p0, p1, p2, p3):
-    """Write what a chunk does to a pair: a summand and a matrix."""
-    tl.store(ends + 2 * (summary_at + h), x, mask=inside)
-    tl.store(ends + 2 * (summary_at + h) + 1, y, mask=inside)
-    tl.store(products + 4 * (summary_at + h), p0, mask=inside)
-    tl.store(products + 4 * (summary_at + h) + 1, p1, mask=inside)
-    tl.store(products + 4 * (summary_at + h) + 2, p2, mask=inside)
-    tl.store(products + 4 * (summary_at + h) + 3, p3, mask=inside)
-
-
-@triton.jit(do_not_specialize=["steps"])
-def pair_forward(
-    inputs,  # (steps, columns, 2)
-    fixed,  # (hidden, 4), or (hidden, 2) for complex numbers
-    stepwise,  # (steps, columns, 4) or (steps, columns, 2)
-    outputs,
-    starts,  # (chunks, columns, 2)
-    final,  # (columns, 2)
-    ends,  # (chunks, columns, 2)
-    products,  # (chunks, columns, 4)
-    lengths,
-    steps,
-    chunk,
-    hidden,
-    columns,
-    COMPLEX: tl.constexpr,
-    PER_STEP: tl.constexpr,
-    SUMMARY: tl.constexpr,
-    LENGTHS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
-):
-    """(x, y)' = [[m₀, m₁], [m₂, m₃]] (x, y) + (u, v)."""
-    SIZE: tl.constexpr = 2 if COMPLEX else 4
-    b = tl.program_id(0)
-    h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = h < hidden
-    at = tl.cast(b, tl.int64) * hidden
-    begin, count, live = chunk_of(lengths, b, steps, chunk, LENGTHS)
-    summary_at = tl.cast(tl.program_id(2), tl.int64) * columns + at
-    row = inputs + 2 * (begin * columns + at)
-    factors = stepwise + SIZE * (begin * columns + at)
-    out = outputs + 2 * (begin * columns + at)
-    x = tl.zeros([BLOCK], inputs.dtype.element_ty)
-    y = x
-    p0, p1, p2, p3 = x + 1.0, x, x, x + 1.0
-    if not SUMMARY:
-        x = tl.load(starts + 2 * (summary_at + h), mask=inside, other=0.0)
-        y = tl.load(starts + 2 * (summary_at + h) + 1, mask=inside, other=0.0)
-    if not PER_STEP:
-        m0, m1, m2, m3 = matrix_at(fixed, h, inside, COMPLEX)
-    for _ in tl.range(0, live, num_stages=STAGES):
-        if PER_STEP:
-            m0, m1, m2, m3 = matrix_at(factors, h, inside, COMPLEX)
-            factors += SIZE * columns
-        u = tl.load(row + 2 * h, mask=inside, other=0.0)
-        v = tl.load(row + 2 * h + 1, mask=inside, other=0.0)
-        row += 2 * columns
-        x, y = m0 * x + (m1 * y + u), m2 * x + (m3 * y + v)
-        if SUMMARY:
-            p0, p2 = m0 * p0 + m1 * p2, m2 * p0 + m3 * p2
-            p1, p3 = m0 * p1 + m1 * p3, m2 * p1 + m3 * p3
+            t0 += hx * x
+            if WIDTH == 2:
+                t1 += hx * y
+                t2 += hy * x
+                t3 += hy * y
         else:
-            tl.store(out + 2 * h, x, mask=inside)
-            tl.store(out + 2 * h + 1, y, mask=inside)
-            out += 2 * columns
-    if SUMMARY:
-        store_summary(ends, products, summary_at, h, inside, x, y, p0, p1, p2, p3)
-    else:
-        if LENGTHS:
-            for _ in tl.range(live, count):
-                tl.store(out + 2 * h, tl.zeros_like(x), mask=inside)
-                tl.store(out + 2 * h + 1, tl.zeros_like(x), mask=inside)
-                out += 2 * columns
-        if tl.program_id(2) == tl.num_programs(2) - 1:
-            tl.store(final + 2 * (at + h), x, mask=inside)
-            tl.store(final + 2 * (at + h) + 1, y, mask=inside)
+            if SIZE == 2:
+                store_pair(out_factors, h, inside, hx * x + hy * y, hy * x - hx * y, 2)
+            else:
+                store_matrix(out_factors, h, inside, hx * x, hx * y, hy * x, hy * y, SIZE)
+            out_factors -= SIZE * columns
+    if LENGTHS:
+        for k in tl.static_range(WIDTH):
+            row = grad_inputs + WIDTH * at + k
+            clear_rows(row, WIDTH * h, inside, live, count, WIDTH * columns)
+        if PER_STEP:
+            for k in tl.static_range(SIZE):
+                row = grad_coefficients + SIZE * at + k
+                clear_rows(row, SIZE * h, inside, live, count, SIZE * columns)
+    if not PER_STEP:
+        sums = grad_coefficients + WIDTH * WIDTH * chunk_at
+        store_matrix(sums, h, inside, t0, t1, t2, t3, WIDTH * WIDTH)
+    if tl.program_id(2) == 0:
+        store_pair(starts + WIDTH * chunk_at, h, inside, gx, gy, WIDTH)
+
+
+# Forced oscillators: constants are a, k, f and s, and the state is position and velocity. Only
+# positions are written; the backward pass recomputes velocities from the states at the start of
+# every chunk, damped or not.
 
 
 @triton.jit(do_not_specialize=["steps"])
-def pair_backward(
+def forced_summary(
+    inputs,
+    constants,
+    summands,
+    products,
+    remaining,
+    steps,
+    hidden,
+    LENGTHS: tl.constexpr,
+    BACKWARD: tl.constexpr,
+):
+    """What a chunk does to position and velocity, or to their gradients."""
+    h, inside, at, chunk_at, columns, _, _, live = program_chunk(remaining, steps, hidden, LENGTHS)
+    stride = columns
+    if BACKWARD:
+        at += tl.cast(live - 1, tl.int64) * columns
+        stride = -columns
+    row = inputs + at
+    a = load(constants, h, inside)
+    k = load(constants + hidden, h, inside)
+    f = load(constants + 2 * hidden, h, inside)
+    s = load(constants + 3 * hidden, h, inside)
+    x, z = tl.zeros_like(a), tl.zeros_like(a)
+    p0, p1, p2, p3 = x + 1.0, x, x, x + 1.0
+    for _ in tl.range(0, live, num_stages=STAGES):
+        u = load(row, h, inside)
+        row += stride
+        if BACKWARD:
+            x += u
+            z += s * x
+            x -= k * z
+            z = a * z
+            p2 += s * p0
+            p0 -= k * p2
+            p2 = a * p2
+            p3 += s * p1
+            p1 -= k * p3
+            p3 = a * p3
+        else:
+            z = a * z + (f * u - k * x)
+            x = x + s * z
+            p2 = a * p2 - k * p0
+            p0 = p0 + s * p2
+            p3 = a * p3 - k * p1
+            p1 = p1 + s * p3
+    store_pair(summands + 2 * chunk_at, h, inside, x, z, 2)
+    store_matrix(products + 4 * chunk_at, h, inside, p0, p1, p2, p3, 4)
+
+
+@triton.jit(do_not_specialize=["steps"])
+def forced_forward(
+    inputs,
+    constants,
     outputs,
+    starts,  # (chunks, columns, 2), position and velocity before each chunk
+    remaining,
+    steps,
+    hidden,
+    LENGTHS: tl.constexpr,
+    VELOCITIES: tl.constexpr,
+):
+    """z' = a z − k x + f u, x' = x + s z'; with VELOCITIES those before every step are written."""
+    h, inside, at, chunk_at, columns, _, count, live = program_chunk(
+        remaining, steps, hidden, LENGTHS
+    )
+    row = inputs + at
+    out = outputs + at
+    a = load(constants, h, inside)
+    k = load(constants + hidden, h, inside)
+    f = load(constants + 2 * hidden, h, inside)
+    s = load(constants + 3 * hidden, h, inside)
+    x, z = load_pair(starts + 2 * chunk_at, h, inside, 2)
+    for _ in tl.range(0, live, num_stages=STAGES):
+        u = load(row, h, inside)
+        row += columns
+        if VELOCITIES:
+            tl.store(out + h, z, mask=inside)
+        z = a * z + (f * u - k * x)
+        x = x + s * z
+        if not VELOCITIES:
+            tl.store(out + h, x, mask=inside)
+        out += columns
+    if not VELOCITIES:
+        if LENGTHS:
+            clear_rows(outputs + at, h, inside, live, count, columns)
+        if tl.program_id(2) == tl.num_programs(2) - 1:
+            store_pair(starts + 2 * chunk_at, h, inside, x, z, 2)
+
+
+@triton.jit(do_not_specialize=["steps"])
+def forced_backward(
+    inputs,
+    outputs,
+    velocities,  # before every step
     grad,
     grad_inputs,
-    first,  # (columns, 2)
-    fixed,
-    stepwise,
-    starts,  # (chunks, columns, 2)
-    final,  # (columns, 2)
-    grad_fixed,  # (chunks, columns, 4)
-    grad_stepwise,
-    ends,
-    products,
-    lengths,
+    constants,  # and, after them, the position before the first step
+    chunk_sums,  # (chunks, a and k and f and s, columns)
+    starts,  # (chunks, columns, 2), gradients of position and velocity after each chunk
+    remaining,
     steps,
-    chunk,
     hidden,
-    columns,
-    COMPLEX: tl.constexpr,
-    PER_STEP: tl.constexpr,
-    SUMMARY: tl.constexpr,
     LENGTHS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
-    """Gradients of `pair_forward` from the end to the start, from the states alone."""
-    SIZE: tl.constexpr = 2 if COMPLEX else 4
-    b = tl.program_id(0)
-    h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = h < hidden
-    at = tl.cast(b, tl.int64) * hidden
-    begin, count, live = chunk_of(lengths, b, steps, chunk, LENGTHS)
-    summary_at = tl.cast(tl.program_id(2), tl.int64) * columns + at
-    last = (begin + live - 1) * columns + at
-    grad_row = grad + 2 * last
-    factors = stepwise + SIZE * last
-    before = outputs + 2 * (last - columns)
-    out = grad_inputs + 2 * last
-    out_factors = grad_stepwise + SIZE * last
-    zeros = tl.zeros([BLOCK], grad.dtype.element_ty)
-    gx, gy = zeros, zeros
-    p0, p1, p2, p3 = zeros + 1.0, zeros, zeros, zeros + 1.0
-    t0, t1, t2, t3 = zeros, zeros, zeros, zeros
-    if not SUMMARY:
-        gx = tl.load(starts + 2 * (summary_at + h), mask=inside, other=0.0)
-        gy = tl.load(starts + 2 * (summary_at + h) + 1, mask=inside, other=0.0)
-        if LENGTHS:
-            spare = (begin + live) * columns + at
-            for _ in tl.range(live, count):
-                tl.store(grad_inputs + 2 * (spare + h), zeros, mask=inside)
-                tl.store(grad_inputs + 2 * (spare + h) + 1, zeros, mask=inside)
-                if PER_STEP:
-                    for k in tl.static_range(SIZE):
-                        tl.store(grad_stepwise + SIZE * (spare + h) + k, zeros, mask=inside)
-                spare += columns
-    if not PER_STEP:
-        m0, m1, m2, m3 = matrix_at(fixed, h, inside, COMPLEX)
-    first_x = tl.load(first + 2 * (at + h), mask=inside, other=0.0)
-    first_y = tl.load(first + 2 * (at + h) + 1, mask=inside, other=0.0)
+    """Gradients from the end to the start."""
+    h, inside, at, chunk_at, columns, begin, count, live = program_chunk(
+        remaining, steps, hidden, LENGTHS
+    )
+    last = at + tl.cast(live - 1, tl.int64) * columns
+    row = inputs + last
+    before = outputs + last - columns
+    velocity = velocities + last
+    grad_row = grad + last
+    out = grad_inputs + last
+    a = load(constants, h, inside)
+    k = load(constants + hidden, h, inside)
+    f = load(constants + 2 * hidden, h, inside)
+    s = load(constants + 3 * hidden, h, inside)
+    first = load(constants + 4 * hidden + tl.program_id(0) * hidden, h, inside)
+    ga = tl.zeros_like(a)
+    gk, gf, gs = ga, ga, ga
+    gx, gz = load_pair(starts + 2 * chunk_at, h, inside, 2)
     for back in tl.range(0, live, num_stages=STAGES):
-        if PER_STEP:
-            m0, m1, m2, m3 = matrix_at(factors, h, inside, COMPLEX)
-            factors -= SIZE * columns
-        hx = gx + tl.load(grad_row + 2 * h, mask=inside, other=0.0)
-        hy = gy + tl.load(grad_row + 2 * h + 1, mask=inside, other=0.0)
-        grad_row -= 2 * columns
-        gx = m0 * hx + m2 * hy
-        gy = m1 * hx + m3 * hy
-        if SUMMARY:
-            p0, p2 = m0 * p0 + m2 * p2, m1 * p0 + m3 * p2
-            p1, p3 = m0 * p1 + m2 * p3, m1 * p1 + m3 * p3
-        else:
-            width = tl.where(begin + live - 1 - back > 0, hidden, 0)
-            x0 = tl.load(before + 2 * h, mask=h < width, other=0.0)
-            y0 = tl.load(before + 2 * h + 1, mask=h < width, other=0.0)
-            x0 = tl.where(h < width, x0, first_x)
-            y0 = tl.where(h < width, y0, first_y)
-            before -= 2 * columns
-            tl.store(out + 2 * h, hx, mask=inside)
-            tl.store(out + 2 * h + 1, hy, mask=inside)
-            out -= 2 * columns
-            if not PER_STEP:
-                t0 += hx * x0
-                t1 += hx * y0
-                t2 += hy * x0
-                t3 += hy * y0
-            else:
-                if COMPLEX:
-                    tl.store(out_factors + 2 * h, hx * x0 + hy * y0, mask=inside)
-                    tl.store(out_factors + 2 * h + 1, hy * x0 - hx * y0, mask=inside)
-                else:
-                    tl.store(out_factors + 4 * h, hx * x0, mask=inside)
-                    tl.store(out_factors + 4 * h + 1, hx * y0, mask=inside)
-                    tl.store(out_factors + 4 * h + 2, hy * x0, mask=inside)
-                    tl.store(out_factors + 4 * h + 3, hy * y0, mask=inside)
-                out_factors -= SIZE * columns
-    if SUMMARY:
-        store_summary(ends, products, summary_at, h, inside, gx, gy, p0, p1, p2, p3)
-    else:
-        if not PER_STEP:
-            sums = grad_fixed + 4 * (summary_at + h)
-            tl.store(sums, t0, mask=inside)
-            tl.store(sums + 1, t1, mask=inside)
-            tl.store(sums + 2, t2, mask=inside)
-            tl.store(sums + 3, t3, mask=inside)
-        if tl.program_id(2) == 0:
-            tl.store(final + 2 * (at + h), gx, mask=inside)
-            tl.store(final + 2 * (at + h) + 1, gy, mask=inside)
+        gx += load(grad_row, h, inside)
+        grad_row -= columns
+        gz += s * gx
+        x = load_before(before, first, h, hidden, begin + live - 1 - back == 0)
+        before -= columns
+        u = load(row, h, inside)
+        row -= columns
+        z = load(velocity, h, inside)
+        velocity -= columns
+        tl.store(out + h, f * gz, mask=inside)
+        out -= columns
+        ga += gz * z
+        gk -= gz * x
+        gf += gz * u
+        gs += gx * (a * z + (f * u - k * x))
+        gx -= k * gz
+        gz = a * gz
+    if LENGTHS:
+        clear_rows(grad_inputs + at, h, inside, live, count, columns)
+    total = chunk_sums + 3 * tl.cast(tl.program_id(2), tl.int64) * columns + chunk_at + h
+    tl.store(total, ga, mask=inside)
+    tl.store(total + columns, gk, mask=inside)
+    tl.store(total + 2 * columns, gf, mask=inside)
+    tl.store(total + 3 * columns, gs, mask=inside)
+    if tl.program_id(2) == 0:
+        store_pair(starts + 2 * chunk_at, h, inside, gx, gz, 2)

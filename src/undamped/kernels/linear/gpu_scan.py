@@ -1,4 +1,4 @@
-"""`linear_scan` on GPUs: chunks of time side by side, by the Triton kernels. Experimental."""
+"""`linear_scan` and `linear_oscillator_scan` on GPUs: chunks of time side by side. Experimental."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ import torch
 from torch import Tensor
 
 from undamped.kernels.linear import gpu as kernels
-from undamped.kernels.shared.allocate import contiguous_copy
-from undamped.kernels.shared.gpu import launch, lengths_or
-
-CHUNK = 256
-"""Steps of a chunk: sums over one are in the type of the inputs, sums of those in double."""
+from undamped.kernels.shared.gpu import launch
 
 
 def forward(
@@ -20,24 +16,13 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """Return all states, and the last one."""
     u, a = inputs.detach().contiguous(), coefficients.detach().contiguous()
-    first = contiguous_copy(state)
+    outputs, first = torch.empty_like(u), state.detach()
     if not u.numel():
-        return torch.empty_like(u), first
-    outputs, final = torch.empty_like(u), torch.empty_like(first)
-    masked, ends = lengths_or(lengths, first)
-    chunks, pairs = -(-len(u) // CHUNK), u.dim() == 4
-    kernel, choices, sizes = _kernel(u, a, "forward")
-    arguments = (u, a, a, outputs)
-    grid = (u.shape[1], u.shape[2], chunks)
-    starts = first.unsqueeze(0)
-    if chunks > 1:
-        summands, factors = summaries(first, chunks, pairs)
-        rest = (first, final, summands, factors, ends)
-        launch(kernel, grid, (*arguments, *rest, *sizes), SUMMARY=True, LENGTHS=masked, **choices)
-        starts = from_chunk_to_chunk(summands[:-1], factors[:-1], first)
-    rest = (starts, final, starts, starts, ends)
-    launch(kernel, grid, (*arguments, *rest, *sizes), SUMMARY=False, LENGTHS=masked, **choices)
-    return outputs, final
+        return outputs, first.clone()
+    flags = _flags(u, a)
+    starts = _starts(kernels.linear_summary, (u, a), first, lengths, len(u), **flags)
+    _launch(kernels.linear_forward, (u, a, outputs, starts), lengths, len(u), **flags)
+    return outputs, starts[-1].clone()
 
 
 def backward(
@@ -50,63 +35,152 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of inputs, coefficients and first state."""
     h, a = outputs.detach().contiguous(), coefficients.detach().contiguous()
-    grads, incoming = grad_outputs.contiguous(), contiguous_copy(grad_state)
+    grads, grad_inputs = grad_outputs.contiguous(), torch.empty_like(h)
     if not h.numel():
-        return torch.empty_like(h), torch.zeros_like(coefficients), incoming
-    grad_inputs, final = torch.empty_like(h), torch.empty_like(incoming)
-    masked, ends = lengths_or(lengths, incoming)
-    chunks, pairs = -(-len(h) // CHUNK), h.dim() == 4
-    kernel, choices, sizes = _kernel(h, a, "backward")
-    per_step = choices["PER_STEP"]
-    grad_coefficients = torch.empty_like(a) if per_step else a
-    tail = (4,) if pairs else ()
-    sums = a if per_step else a.new_empty(chunks, *h.shape[1:3], *tail)
-    arguments = (h, grads, grad_inputs, state.detach().contiguous(), a, a)
-    grid = (h.shape[1], h.shape[2], chunks)
-    starts = incoming.unsqueeze(0)
-    if chunks > 1:
-        summands, factors = summaries(incoming, chunks, pairs)
-        rest = (incoming, final, sums, grad_coefficients, summands, factors, ends)
-        launch(kernel, grid, (*arguments, *rest, *sizes), SUMMARY=True, LENGTHS=masked, **choices)
-        backwards = summands[1:].flip(0), factors[1:].flip(0)
-        starts = from_chunk_to_chunk(*backwards, incoming).flip(0)
-    rest = (starts, final, sums, grad_coefficients, starts, starts, ends)
-    launch(kernel, grid, (*arguments, *rest, *sizes), SUMMARY=False, LENGTHS=masked, **choices)
-    if not per_step:
-        grad_coefficients = _summed(sums, coefficients, pairs)
-    return grad_inputs, grad_coefficients, final
-
-
-def summaries(state: Tensor, chunks: int, pairs: bool) -> tuple[Tensor, Tensor]:
-    """Return room for what each chunk does to a state (batch, hidden[, 2])."""
-    tail = (2, 2) if pairs else ()
-    return (
-        state.new_empty(chunks, *state.shape),
-        state.new_empty(chunks, *state.shape[:2], *tail),
+        return grad_inputs, torch.zeros_like(coefficients), grad_state.clone()
+    flags = _flags(h, a)
+    starts = _starts(
+        kernels.linear_summary, (grads, a), grad_state, lengths, len(h), backward=True, **flags
     )
+    per_step, count = flags["PER_STEP"], 1 if h.dim() == 3 else 4
+    sums = torch.empty_like(a) if per_step else a.new_empty(len(starts), *h.shape[1:3], count)
+    tensors = (h, grads, grad_inputs, a, sums, starts)
+    _launch(kernels.linear_backward, tensors, lengths, len(h), **flags)
+    # The kernel has no state before the first step, which contributes here.
+    first = _products(grad_inputs[0], state.detach())
+    if per_step:
+        sums[0] = _coefficients(first, flags["SIZE"])
+        return grad_inputs, sums, starts[0].clone()
+    total = sums.sum((0, 1), dtype=torch.float64) + first.sum(0, dtype=torch.float64)
+    grad_coefficients = _coefficients(total, flags["SIZE"]).to(coefficients.dtype)
+    return grad_inputs, grad_coefficients, starts[0].clone()
 
 
-def from_chunk_to_chunk(summands: Tensor, factors: Tensor, first: Tensor) -> Tensor:
-    """Return the states before all chunks, (chunks, …): the recurrence of the summaries."""
-    return torch.cat([first.unsqueeze(0), forward(summands, factors, first, None)[0]])
+def forced_forward(
+    inputs: Tensor,
+    coefficients: Tensor,
+    position: Tensor,
+    velocity: Tensor,
+    lengths: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return positions, the state after the last step, and position and velocity at every chunk.
+
+    The last, (chunks, batch, hidden, 2), is for the backward pass, which is the same whether or
+    not something is damped.
+    """
+    u, constants = inputs.detach().contiguous(), coefficients.detach().contiguous()
+    outputs, first = torch.empty_like(u), torch.stack([position.detach(), velocity.detach()], -1)
+    checkpoints = final = first[None]
+    if u.numel():
+        checkpoints = _starts(kernels.forced_summary, (u, constants), first, lengths, len(u))
+        final = checkpoints.clone()
+        tensors = (u, constants, outputs, final)
+        _launch(kernels.forced_forward, tensors, lengths, len(u), VELOCITIES=False)
+    return outputs, final[-1, ..., 0].clone(), final[-1, ..., 1].clone(), checkpoints
 
 
-def _kernel(
-    sequence: Tensor, coefficients: Tensor, name: str
-) -> tuple[Any, dict[str, bool], tuple[int, ...]]:
-    """Return the kernel, what it is compiled for and the sizes it is told."""
-    steps, batch, hidden = sequence.shape[:3]
-    sizes = (steps, CHUNK, hidden, batch * hidden)
-    choices = {"PER_STEP": coefficients.dim() >= sequence.dim()}
-    if sequence.dim() == 3:
-        return getattr(kernels, f"linear_{name}"), choices, sizes
-    dimensions = coefficients.dim() - 2 * choices["PER_STEP"]
-    return getattr(kernels, f"pair_{name}"), {**choices, "COMPLEX": dimensions == 2}, sizes
+def forced_backward(
+    grads: tuple[Tensor, Tensor, Tensor],
+    inputs: Tensor,
+    outputs: Tensor,
+    coefficients: Tensor,
+    position: Tensor,
+    checkpoints: Tensor | None,
+    lengths: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of inputs, coefficients and first state.
+
+    Args:
+        grads: Of outputs, final position and final velocity.
+        inputs: As in the forward pass, like the other arguments.
+        outputs: The positions.
+        coefficients: (a, k, f, s; hidden).
+        position: Before the first step.
+        checkpoints: Position and velocity at every chunk.
+        lengths: Where sequences end.
+    """
+    tensors = (inputs, outputs, grads[0], coefficients)
+    u, x, grad, constants = (tensor.detach().contiguous() for tensor in tensors)
+    grad_inputs, grad_state = torch.empty_like(u), torch.stack(grads[1:], -1)
+    if not u.numel() or checkpoints is None:
+        return grad_inputs, torch.zeros_like(constants), grads[1].clone(), grads[2].clone()
+    velocities, steps = torch.empty_like(u), len(u)
+    tensors = (u, constants, velocities, checkpoints.contiguous())
+    _launch(kernels.forced_forward, tensors, lengths, steps, VELOCITIES=True)
+    starts = _starts(
+        kernels.forced_summary, (grad, constants), grad_state, lengths, steps, backward=True
+    )
+    sums = u.new_empty(len(starts), 4, *u.shape[1:])
+    with_first = torch.cat([constants.flatten(), position.detach().flatten()])
+    tensors = (u, x, velocities, grad, grad_inputs, with_first, sums, starts)
+    _launch(kernels.forced_backward, tensors, lengths, steps)
+    grad_coefficients = sums.sum((0, 2), dtype=torch.float64).to(coefficients.dtype)
+    return grad_inputs, grad_coefficients, starts[0, ..., 0].clone(), starts[0, ..., 1].clone()
 
 
-def _summed(sums: Tensor, coefficients: Tensor, pairs: bool) -> Tensor:
-    """Return the gradient of coefficients that are the same at every step and in every sequence."""
-    total = sums.sum((0, 1), dtype=torch.float64)
-    if pairs and coefficients.dim() == 2:
-        total = torch.stack([total[:, 0] + total[:, 3], total[:, 2] - total[:, 1]], -1)
-    return total.view(coefficients.shape).to(coefficients.dtype)
+def _launch(
+    kernel: Any, tensors: tuple[Tensor, ...], lengths: Tensor | None, steps: int, **flags: Any
+) -> None:
+    """Start a kernel with a program for each chunk."""
+    chunks = -(-steps // kernels.CHUNK.value)
+    _, batch, hidden = tensors[0].shape[:3]
+    launch(kernel, tensors, lengths, (steps, batch, hidden), chunks, **flags)
+
+
+def _starts(
+    kernel: Any,
+    tensors: tuple[Tensor, ...],
+    first: Tensor,
+    lengths: Tensor | None,
+    steps: int,
+    *,
+    backward: bool = False,
+    **flags: Any,
+) -> Tensor:
+    """Return the state from which each chunk starts, (chunks, …), in the order of chunks.
+
+    Args:
+        kernel: It summarises a chunk.
+        tensors: Its first arguments.
+        first: The state before the first chunk, or the gradient after the last.
+        lengths: Where sequences end.
+        steps: Their number.
+        backward: Whether chunks follow each other from the last to the first.
+        flags: What the kernel is compiled for.
+    """
+    chunks = -(-steps // kernels.CHUNK.value)
+    if chunks == 1:
+        return first.unsqueeze(0).contiguous().clone()
+    summands = first.new_empty(chunks, *first.shape)
+    products = first.new_empty(chunks, *first.shape, *first.shape[2:])
+    _launch(kernel, (*tensors, summands, products), lengths, steps, BACKWARD=backward, **flags)
+    if backward:
+        summands, products = summands.flip(0), products.flip(0)
+    # The recurrence of the summaries is a linear one itself.
+    states = forward(summands[:-1], products[:-1], first, None)[0]
+    states = torch.cat([first.unsqueeze(0), states])
+    return states.flip(0) if backward else states
+
+
+def _flags(sequence: Tensor, coefficients: Tensor) -> dict[str, Any]:
+    """Return what the kernels are compiled for."""
+    per_step = coefficients.dim() >= sequence.dim()
+    units = sequence.shape[:3].numel() if per_step else sequence.shape[2]
+    return {"PER_STEP": per_step, "SIZE": coefficients.numel() // units}
+
+
+def _products(grad: Tensor, state: Tensor) -> Tensor:
+    """Return the products of a gradient (batch, hidden[, 2]) with the state before it."""
+    if grad.dim() == 2:
+        return (grad * state).unsqueeze(-1)
+    return (grad.unsqueeze(-1) * state.unsqueeze(-2)).flatten(-2)
+
+
+def _coefficients(products: Tensor, size: int) -> Tensor:
+    """Return the gradient of coefficients from sums of products, (…, hidden, 1 or 4)."""
+    if size == 1:
+        return products.squeeze(-1)
+    if size == 2:
+        m0, m1, m2, m3 = products.unbind(-1)
+        return torch.stack([m0 + m3, m2 - m1], -1)
+    return products.unflatten(-1, (2, 2))

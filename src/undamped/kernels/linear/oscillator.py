@@ -8,20 +8,16 @@ hands on nothing but its results, and its backward pass runs the scan again for 
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.kernels.dispatch import implementation
+from undamped.kernels.dispatch import implementation, runs_triton
 from undamped.kernels.reference import PositionVelocity, reference_linear_oscillator_scan
-from undamped.kernels.shared.allocate import contiguous_copy, empty
+from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.call_checks import check_lengths, check_shapes
 from undamped.kernels.shared.chunks import ranges
-from undamped.kernels.shared.lengths import remaining_by_column
+from undamped.kernels.shared.columns import Columns
 from undamped.kernels.shared.operator import ScanOperator
-from undamped.kernels.shared.threads import over_columns
 
 CHECKPOINT_EVERY = 512
 
@@ -79,38 +75,28 @@ def _forward(
     reversible: bool,
     lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from undamped.kernels.linear import oscillator_compiled as kernels
+    if runs_triton(inputs):
+        from undamped.kernels.linear.gpu_scan import forced_forward
 
-    outputs = empty(inputs.shape, inputs)
-    x, z = contiguous_copy(position), contiguous_copy(velocity)
-    steps, columns = len(inputs), position.numel()
+        return forced_forward(inputs, coefficients, position, velocity, lengths)
+    outputs, columns = empty(inputs.shape, inputs), Columns()
+    state = torch.stack([position.detach(), velocity.detach()])
+    steps = len(inputs)
     chunks = ranges(steps, steps if reversible else CHECKPOINT_EVERY) if inputs.numel() else []
-    borders = z.new_empty(len(chunks), columns)
-    if chunks:
-        rows = [_rows(t) for t in (inputs, outputs)]
-        constants = coefficients.detach().contiguous().numpy()
-        unused = np.zeros(columns, constants.dtype)
-        for at, (start, stop) in enumerate(chunks):
-            borders[at] = z.view(-1)
-            masked, left = remaining_by_column(lengths, start, stop, inputs.shape[2], unused)
-            over_columns(
-                kernels.forward(masked),
-                stop - start,
-                columns,
-                rows[0][start:stop],
-                constants,
-                rows[1][start:stop],
-                x.view(-1).numpy(),
-                z.view(-1).numpy(),
-                left,
-            )
-        if reversible:
-            borders[0] = z.view(-1)
-    return outputs, x, z, borders
-
-
-def _rows(tensor: Tensor) -> Any:
-    return tensor.detach().contiguous().view(len(tensor), -1).numpy()
+    velocities = state.new_empty(len(chunks), *velocity.shape)
+    u, constants = inputs.detach().contiguous(), coefficients.detach().contiguous()
+    for at, (start, stop) in enumerate(chunks):
+        velocities[at] = state[1]
+        columns.run(
+            columns.kernels("linear")["forced_forward"],
+            [u[start:stop], outputs[start:stop]],
+            constants,
+            state,
+            remaining=columns.remaining(lengths, start, stop),
+        )
+    if reversible and chunks:
+        velocities[0] = state[1]
+    return outputs, state[0].clone(), state[1].clone(), velocities
 
 
 def _backward(
@@ -122,61 +108,50 @@ def _backward(
     coefficients: Tensor,
     position: Tensor,
     velocity: Tensor,
-    borders: Tensor | None,
+    checkpoints: Tensor | None,
     reversible: bool,
     lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from undamped.kernels.linear import oscillator_compiled as kernels
+    if inputs.numel() and checkpoints is None:
+        checkpoints = _forward(inputs, coefficients, position, velocity, reversible, lengths)[3]
+    if runs_triton(inputs):
+        from undamped.kernels.linear.gpu_scan import forced_backward
 
+        grads = (grad_outputs, grad_position, grad_velocity)
+        return forced_backward(grads, inputs, outputs, coefficients, position, checkpoints, lengths)
     grad_inputs = empty(inputs.shape, inputs)
-    gx, gz = contiguous_copy(grad_position), contiguous_copy(grad_velocity)
-    if not inputs.numel():
-        return grad_inputs, torch.zeros_like(coefficients), gx, gz
-    if borders is None:
-        borders = _forward(inputs, coefficients, position, velocity, reversible, lengths)[3]
-    steps, columns = len(inputs), position.numel()
-    rows = [_rows(t) for t in (inputs, outputs, grad_outputs, grad_inputs)]
-    constants = coefficients.detach().contiguous().numpy()
-    unused = np.zeros(columns, constants.dtype)
-    chunks = ranges(steps, CHECKPOINT_EVERY)
-    velocities = np.empty((1 if reversible else chunks[0][1], columns), constants.dtype)
-    # Where velocities are run again, those at the end of a chunk come from there.
-    z = borders[0].clone().numpy()
-    sums = torch.zeros(4, columns, dtype=torch.float64, device="cpu")
-    begin = position.detach().contiguous().view(-1).numpy()
-    for at, (start, stop) in reversed(list(enumerate(chunks))):
-        masked, left = remaining_by_column(lengths, start, stop, inputs.shape[2], unused)
-        first = rows[1][start - 1] if start else begin
-        if not reversible:
-            z = borders[at].clone().numpy()
-            over_columns(
-                kernels.velocities(masked),
-                stop - start,
-                columns,
-                rows[0][start:stop],
-                rows[1][start:stop],
-                constants,
-                velocities[: stop - start],
-                first,
-                z,
-                left,
+    state = torch.stack([torch.zeros_like(grad_velocity), grad_position, grad_velocity])
+    sums = torch.zeros(4, *position.shape, dtype=torch.float64, device="cpu")
+    if inputs.numel() and checkpoints is not None:
+        columns = Columns()
+        kernels = columns.kernels("linear")
+        tensors = (outputs, inputs, grad_outputs, coefficients, position)
+        x, u, grads, constants, begin = (t.detach().contiguous() for t in tensors)
+        chunks = ranges(len(u), CHECKPOINT_EVERY)
+        velocities = empty((chunks[0][1], *position.shape), u) if not reversible else None
+        state[0] = checkpoints[0]
+        for at, (start, stop) in reversed(list(enumerate(chunks))):
+            first = x[start - 1] if start else begin
+            remaining = columns.remaining(lengths, start, stop)
+            sequences = [x[start:stop], u[start:stop], grads[start:stop], grad_inputs[start:stop]]
+            kernel = kernels["forced_backward_reversible"]
+            if velocities is not None:
+                kernel, sequence = kernels["forced_backward"], velocities[: stop - start]
+                state[0] = checkpoints[at]
+                columns.run(
+                    kernels["forced_velocities"],
+                    [*sequences[:2], sequence],
+                    constants,
+                    state[:1],
+                    first=first,
+                    remaining=remaining,
+                )
+                sequences.insert(2, sequence)
+            columns.run(
+                kernel, sequences, constants, state, sums=sums, first=first, remaining=remaining
             )
-        over_columns(
-            kernels.backward(reversible, masked),
-            stop - start,
-            columns,
-            *(sequence[start:stop] for sequence in rows),
-            velocities[: stop - start],
-            first,
-            constants,
-            z,
-            gx.view(-1).numpy(),
-            gz.view(-1).numpy(),
-            sums.numpy(),
-            left,
-        )
-    grad = sums.view(4, -1, coefficients.shape[1]).sum(1).to(coefficients.dtype)
-    return grad_inputs, grad, gx, gz
+    grad = sums.sum(1).to(coefficients.dtype)
+    return grad_inputs, grad, state[1].clone(), state[2].clone()
 
 
 _scan = ScanOperator(
@@ -187,8 +162,8 @@ _scan = ScanOperator(
         "outputs": "inputs",
         "final_position": "position",
         "final_velocity": "velocity",
-        "borders": None,  # their number is not known while a length is a symbol
+        "checkpoints": None,  # their number is not known while a length is a symbol
     },
     gradients=("inputs", "coefficients", "position", "velocity"),
-    gpu="undamped.kernels.linear.oscillator_gpu_scan",
+    devices=("cpu", "cuda"),
 )

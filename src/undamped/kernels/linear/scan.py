@@ -7,21 +7,19 @@ needs the states alone, which are the outputs, and is the same scan from the end
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from undamped._base.errors import ShapeError
-from undamped.kernels.dispatch import implementation
+from undamped.kernels.dispatch import implementation, runs_triton
 from undamped.kernels.reference import reference_linear_scan
 from undamped.kernels.shared.allocate import contiguous_copy, empty
 from undamped.kernels.shared.call_checks import check_lengths
 from undamped.kernels.shared.chunks import ranges
-from undamped.kernels.shared.lengths import remaining_by_column
+from undamped.kernels.shared.columns import Columns
 from undamped.kernels.shared.operator import ScanOperator
-from undamped.kernels.shared.threads import over_columns
 
 SUMMED_STEPS = 1024
 """Steps whose gradients are summed in the type of the inputs, before a sum in double precision."""
@@ -95,73 +93,26 @@ def _form(inputs: Tensor, coefficients: Tensor, state: Tensor) -> Form:
     )
 
 
-class _Arrays(NamedTuple):
-    """What the kernels read beside sequences."""
-
-    form: Form
-    per_step: bool
-    fixed: Any
-    stepwise: Any
-    steps: int
-    columns: int
-    hidden: int
-
-    def kernel(self, name: str, masked: bool) -> Any:
-        from undamped.kernels.linear import compiled as kernels
-
-        if self.form == "numbers":
-            return getattr(kernels, name)(self.per_step, masked)
-        return getattr(kernels, f"pair_{name}")(self.per_step, self.form == "complex", masked)
-
-    def rows(self, tensor: Tensor) -> Any:
-        """Return a sequence as the kernels see it, (steps, numbers of a step)."""
-        return tensor.detach().contiguous().view(len(tensor), -1).numpy()
-
-    def of_columns(self, tensor: Tensor) -> Any:
-        """Return a state as the kernels see it, (columns,) or (columns, 2)."""
-        flat = tensor.view(-1) if self.form == "numbers" else tensor.view(-1, 2)
-        return flat.numpy()
-
-
-def _arrays(inputs: Tensor, coefficients: Tensor, state: Tensor) -> _Arrays:
-    form, hidden = _form(inputs, coefficients, state), inputs.shape[2]
-    plain = coefficients.detach().contiguous()
-    per_step = plain.dim() >= inputs.dim()
-    steps, columns = inputs.shape[0], inputs.shape[1] * hidden
-    unused = plain.new_empty((1, 0)).numpy()
-    if form == "numbers":
-        fixed = unused[0] if per_step else plain.numpy()
-    elif per_step:
-        fixed = np.zeros((1, 4), unused.dtype)  # which nobody reads
-    elif form == "complex":
-        a, b = plain.unbind(-1)
-        fixed = torch.stack([a, -b, b, a], -1).numpy()
-    else:
-        fixed = plain.view(hidden, 4).numpy()
-    stepwise = plain.view(steps, -1).numpy() if per_step else unused
-    return _Arrays(form, per_step, fixed, stepwise, steps, columns, hidden)
-
-
 def _forward(
     inputs: Tensor, coefficients: Tensor, state: Tensor, lengths: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    outputs, final = empty(inputs.shape, inputs), contiguous_copy(state)
+    if runs_triton(inputs):
+        from undamped.kernels.linear import gpu_scan
+
+        return gpu_scan.forward(inputs, coefficients, state, lengths)
+    outputs, form = empty(inputs.shape, inputs), _form(inputs, coefficients, state)
+    final = _rows(state, form)
     if outputs.numel():
-        arrays = _arrays(inputs, coefficients, state)
-        unused = np.zeros(arrays.columns, arrays.stepwise.dtype)
-        masked, remaining = remaining_by_column(lengths, 0, arrays.steps, arrays.hidden, unused)
-        over_columns(
-            arrays.kernel("forward", masked),
-            arrays.steps,
-            arrays.columns,
-            arrays.rows(inputs),
-            arrays.fixed,
-            arrays.stepwise,
-            arrays.rows(outputs),
-            arrays.of_columns(final),
-            remaining,
+        per_step, constants = _constants(coefficients, inputs, form)
+        columns = Columns()
+        columns.run(
+            columns.kernels("linear")[form, per_step is not None][0],
+            [inputs.detach().contiguous(), *([] if per_step is None else [per_step]), outputs],
+            constants,
+            final,
+            remaining=columns.remaining(lengths, 0, len(inputs)),
         )
-    return outputs, final
+    return outputs, _state(final, state)
 
 
 def _backward(
@@ -172,46 +123,60 @@ def _backward(
     state: Tensor,
     lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    grad_inputs, gradient = empty(outputs.shape, outputs), contiguous_copy(grad_state)
+    if runs_triton(outputs):
+        from undamped.kernels.linear import gpu_scan
+
+        return gpu_scan.backward(grad_outputs, grad_state, outputs, coefficients, state, lengths)
+    form, grad_inputs = _form(outputs, coefficients, state), empty(outputs.shape, outputs)
+    gradient = _rows(grad_state, form)
     if not outputs.numel():
-        return grad_inputs, torch.zeros_like(coefficients), gradient
-    arrays = _arrays(outputs, coefficients, state)
-    per_step = empty(coefficients.shape, coefficients) if arrays.per_step else None
-    no_rows = arrays.stepwise[:, :0] if arrays.per_step else arrays.stepwise
-    rows = [arrays.rows(t) for t in (outputs, grad_outputs, grad_inputs)]
-    grad_stepwise = no_rows if per_step is None else per_step.view(arrays.steps, -1).numpy()
-    numbers = () if arrays.form == "numbers" else (4,)
-    sums = torch.zeros((*numbers, arrays.columns), dtype=torch.float64, device="cpu")
-    unused = np.zeros(arrays.columns, arrays.stepwise.dtype)
-    begin = state.detach().contiguous().view(-1).numpy()
-    for start, stop in reversed(ranges(arrays.steps, SUMMED_STEPS)):
-        masked, remaining = remaining_by_column(lengths, start, stop, arrays.hidden, unused)
-        over_columns(
-            arrays.kernel("backward", masked),
-            stop - start,
-            arrays.columns,
-            *(sequence[start:stop] for sequence in rows),
-            rows[0][start - 1] if start else begin,
-            arrays.fixed,
-            arrays.stepwise[start:stop] if arrays.per_step else arrays.stepwise,
-            arrays.of_columns(gradient),
-            sums.numpy(),
-            grad_stepwise[start:stop] if arrays.per_step else grad_stepwise,
-            remaining,
+        return grad_inputs, torch.zeros_like(coefficients), _state(gradient, state)
+    per_step, constants = _constants(coefficients, outputs, form)
+    grad_coefficients = None if per_step is None else empty(coefficients.shape, coefficients)
+    states, columns = outputs.detach().contiguous(), Columns()
+    kernel = columns.kernels("linear")[form, per_step is not None][1]
+    sequences = [states, grad_outputs.contiguous(), per_step, grad_inputs, grad_coefficients]
+    sums = torch.zeros(len(constants), *outputs.shape[1:3], dtype=torch.float64, device="cpu")
+    begin = state.detach().contiguous()
+    for start, stop in reversed(ranges(len(states), SUMMED_STEPS)):
+        columns.run(
+            kernel,
+            [sequence[start:stop] for sequence in sequences if sequence is not None],
+            constants,
+            gradient,
+            sums=sums,
+            first=states[start - 1] if start else begin,
+            remaining=columns.remaining(lengths, start, stop),
         )
-    if per_step is None:
-        per_step = _summed(sums, arrays.form, coefficients)
-    return grad_inputs, per_step, gradient
+    if grad_coefficients is None:
+        total = sums.sum(1)
+        if form == "complex":
+            total = torch.stack([total[0] + total[3], total[2] - total[1]])
+        grad_coefficients = total.t().reshape(coefficients.shape).to(coefficients.dtype)
+    return grad_inputs, grad_coefficients, _state(gradient, state)
 
 
-def _summed(sums: Tensor, form: Form, coefficients: Tensor) -> Tensor:
-    """Return the gradient of coefficients that are the same at every step and in every sequence."""
-    total = sums.view(*sums.shape[:-1], -1, coefficients.shape[0]).sum(-2)
+def _rows(state: Tensor, form: Form) -> Tensor:
+    """Return a copy of a state as rows of columns: (1 or 2, batch, hidden)."""
+    rows = state.detach().unsqueeze(0) if form == "numbers" else state.detach().movedim(-1, 0)
+    return contiguous_copy(rows)
+
+
+def _state(rows: Tensor, like: Tensor) -> Tensor:
+    """Return rows of columns as a state."""
+    return rows[0] if like.dim() == 2 else rows.movedim(0, -1).contiguous()
+
+
+def _constants(coefficients: Tensor, sequence: Tensor, form: Form) -> tuple[Tensor | None, Tensor]:
+    """Return the coefficients of every step, or None, and those that are constants of a scan."""
+    values, hidden = coefficients.detach().contiguous(), sequence.shape[2]
+    count = 1 if form == "numbers" else 4
+    if values.dim() >= sequence.dim():
+        return values, values.new_zeros(count, hidden)
     if form == "complex":
-        total = torch.stack([total[0] + total[3], total[2] - total[1]], -1)
-    elif form == "matrices":
-        total = total.t().reshape(coefficients.shape)
-    return total.to(coefficients.dtype)
+        a, b = values.unbind(-1)
+        return None, torch.stack([a, -b, b, a])
+    return None, values.view(hidden, count).t().contiguous()
 
 
 _scan = ScanOperator(
@@ -220,5 +185,5 @@ _scan = ScanOperator(
     _backward,
     outputs={"outputs": "inputs", "final": "state"},
     gradients=("inputs", "coefficients", "state"),
-    gpu="undamped.kernels.linear.gpu_scan",
+    devices=("cpu", "cuda"),
 )

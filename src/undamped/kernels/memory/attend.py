@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from undamped.kernels.shared import compilers
+from undamped.kernels.shared import jit
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import tanh
 
-PART: dict[str, Any] = compilers.PART | {"fastmath": {"reassoc", "contract", "nsz"}}
-INLINED: dict[str, Any] = compilers.PART | {"inline": "always"}
+PART: dict[str, Any] = jit.PART | {"fastmath": {"reassoc", "contract", "nsz"}}
+INLINED: dict[str, Any] = jit.PART | {"inline": "always"}
 """For parts that take a whole chunk: handing over a tuple of forty arrays takes longer to compile
 than the part itself, so these are put in as source (rellstm, cold: 2.1 s instead of 3.5 s). What is
 summed in any order stays in parts of its own."""

@@ -19,9 +19,8 @@ from undamped.kernels.memory.attend import (
 )
 from undamped.kernels.memory.screening import relevance_backward
 from undamped.kernels.memory.steps import elman_backward, gates_backward, gru_backward, move
-from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
-from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.jit import LOOP, njit
 
 
 @njit(**PART)

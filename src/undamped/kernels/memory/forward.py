@@ -27,9 +27,8 @@ from undamped.kernels.memory.attend import (
 )
 from undamped.kernels.memory.screening import log_sigmoid, relevance, screen, surprise
 from undamped.kernels.memory.steps import elman, gates, gru, move
-from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
-from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.jit import LOOP, njit
 
 
 @njit(**INLINED)

@@ -21,9 +21,8 @@ from undamped.kernels.memory.attend import (
     softmax,
 )
 from undamped.kernels.memory.steps import gates, gates_backward, move
-from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
-from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.jit import LOOP, njit
 
 
 class SparseWeights(NamedTuple):

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 FALLBACK = 8 << 20
-KEPT_BYTES = 64 << 20  # for values of tanh that spare a second product, whatever the length
+REPLAY_BYTES = 64 << 20  # for values of tanh that spare a second product, whatever the length
 
 
 @cache
@@ -79,16 +79,17 @@ def scan_bytes(columns: int, layers: int, item_size: int) -> int:
     return columns * item_size * (3 * layers + 1)
 
 
-def kept_chunks(chunk: int, columns: int, layers: int, item_size: int) -> int:
-    """Return of how many chunks the values of tanh may be kept.
+def replay_chunks(chunk: int, columns: int, layers: int, item_size: int) -> int:
+    """Return of how many chunks the values of tanh may be stored.
 
     Args:
         chunk: Steps of a chunk.
         columns: Batch × hidden units.
-        layers: Layers whose values are kept.
+        layers: Layers whose values are stored.
         item_size: Bytes of a number.
     """
-    return KEPT_BYTES // (chunk * columns * layers * item_size) if layers else 0
+    size = chunk * columns * layers * item_size
+    return REPLAY_BYTES // size if size else 0
 
 
 def ranges(steps: int, chunk: int) -> list[tuple[int, int]]:

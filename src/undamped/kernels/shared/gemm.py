@@ -17,10 +17,9 @@ import torch
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import get_cython_function_address, intrinsic
+from numba.extending import get_cython_function_address, intrinsic, register_jitable
 
-from undamped.kernels.shared.compilers import PART
-from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.jit import PART
 
 NAMES = {torch.float32: "sgemm", torch.float64: "dgemm"}
 
@@ -90,7 +89,7 @@ def _product(
 _call: Any = intrinsic(_product)
 
 
-@njit(**PART)
+@register_jitable(**PART)
 def multiply(blas: int, rows: Any, matrix: Any, out: Any, keep: bool) -> None:
     """Write rows·matrix to `out`, added to what is there if `keep`; only compiled code calls this.
 
@@ -105,7 +104,7 @@ def multiply(blas: int, rows: Any, matrix: Any, out: Any, keep: bool) -> None:
     _call(blas, rows.ctypes, matrix.ctypes, out.ctypes, sizes, keep, False)
 
 
-@njit(**PART)
+@register_jitable(**PART)
 def add_transposed_product(blas: int, rows: Any, columns: Any, out: Any) -> None:
     """Add rowsᵀ·others to `out`: the sum of outer products that the gradient of a matrix is.
 

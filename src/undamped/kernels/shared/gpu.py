@@ -1,17 +1,23 @@
-"""What the kernels for GPUs share: sizes, tanh, lengths and the launch. Experimental.
+"""What the kernels for GPUs share: sizes, tanh, loads, lengths and the launch. Experimental.
 
-They are written in Triton, which is imported with this module and not before. A program takes one
-sequence and `BLOCK` of its units, keeps their state in registers and goes through time; units lie
-side by side in memory, so a row is read in one piece. Loads run some steps ahead of the arithmetic
-(`STAGES`, by Triton's pipeline). Sizes are fixed: there was no GPU to choose them by.
+They are written in Triton, which is imported with this module and not before. A program has one
+sequence and `BLOCK` of its units, keeps their state in registers and iterates over time; the units
+of a sequence are adjacent in memory, so that a row is one contiguous read. Loads run some steps
+ahead of the arithmetic (`STAGES`, by Triton's pipeline). Sizes are fixed: there was no GPU on which
+to choose them.
+
+Pointers of a kernel come in the order of `columns.GPUColumns.run`: sequences (steps, columns),
+the first row where there is one, sums (sums, columns) in double precision, constants (constants,
+hidden), states (states, columns), and `remaining` (batch,), how many steps each sequence has left.
+A program makes these steps and writes zeros for the others.
 """
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
 # pyright: reportGeneralTypeIssues=false, reportAssignmentType=false
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -19,10 +25,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 64  # units of a program: two for each lane of a warp of 32, one where it has 64
-WARPS = 1
-STAGES = 4
-OPTIONS = {"num_warps": WARPS, "enable_fp_fusion": True}
+BLOCK = tl.constexpr(64)  # units of a program: two for each lane of a warp of 32, one of 64
+STAGES = tl.constexpr(4)
+OPTIONS = {"num_warps": 1, "enable_fp_fusion": True}
 
 # x·P(x²)/Q(x²), fitted to tanh on |x| ≤ LIMIT for the smallest relative error (1.2e-7 before
 # rounding). Beyond SATURATED tanh is exactly 1, so that its slope 1 − tanh² vanishes there.
@@ -60,46 +65,75 @@ def sigmoid(x):
     return tl.where(x < 0.0, e, 1.0) / (1.0 + e)
 
 
-def launch(kernel: Any, grid: tuple[int, ...], arguments: tuple[Any, ...], **choices: Any) -> None:
+@triton.jit
+def program_columns(remaining, steps, hidden, LENGTHS: tl.constexpr):
+    """Return what a program works on.
+
+    These are its units, which of them exist, where its sequence begins in a row, the length of a
+    row, and the number of steps that are left.
+    """
+    b = tl.program_id(0)
+    h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    live = steps
+    if LENGTHS:
+        live = tl.load(remaining + b)
+    return h, h < hidden, tl.cast(b, tl.int64) * hidden, tl.num_programs(0) * hidden, live
+
+
+@triton.jit
+def load(row, h, inside):
+    """Return the numbers of a program's units."""
+    return tl.load(row + h, mask=inside, other=0.0)
+
+
+@triton.jit
+def load_before(row, first, h, hidden, is_first):
+    """Return the numbers of a row, or `first` where there is no row before the first step."""
+    width = tl.where(is_first, 0, hidden)
+    return tl.where(h < width, tl.load(row + h, mask=h < width, other=0.0), first)
+
+
+@triton.jit
+def add(sums, h, inside, total):
+    """Add to sums in double precision."""
+    tl.store(sums + h, load(sums, h, inside) + total, mask=inside)
+
+
+@triton.jit
+def clear_rows(row, h, inside, start, stop, columns):
+    """Write zeros to the rows from `start` to `stop`, where a sequence has ended."""
+    row += tl.cast(start, tl.int64) * columns
+    zeros = tl.zeros([BLOCK], row.dtype.element_ty)
+    for _ in tl.range(start, stop):
+        tl.store(row + h, zeros, mask=inside)
+        row += columns
+
+
+def launch(
+    kernel: Any,
+    tensors: Sequence[Tensor],
+    remaining: Tensor | None,
+    sizes: tuple[int, int, int],
+    *chunks: int,
+    **flags: bool,
+) -> None:
     """Start a kernel on the device of its first tensor.
 
     Args:
         kernel: The Triton function.
-        grid: (sequences, units[, chunks]); the units are divided into blocks here.
-        arguments: What it takes, in order.
-        choices: What it is compiled for.
+        tensors: Its pointers, in order.
+        remaining: (batch,) integers, or None if all sequences have all steps.
+        sizes: (steps, batch, hidden).
+        chunks: A third dimension of the grid.
+        flags: What it is compiled for, besides LENGTHS.
     """
-    batch, hidden, *chunks = grid
-    blocks = (batch, triton.cdiv(hidden, BLOCK), *chunks)
-    with _current(arguments[0]):
-        kernel[blocks](*arguments, **choices, BLOCK=BLOCK, STAGES=STAGES, **OPTIONS)
-
-
-def _current(tensor: Tensor) -> AbstractContextManager[Any]:
-    # Triton takes the current device, whatever its tensors are on.
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
-
-
-def lengths_or(lengths: Tensor | None, unused: Tensor) -> tuple[bool, Tensor]:
-    """Say whether there are lengths, and return them as the kernels read them.
-
-    Args:
-        lengths: (batch,) where sequences are over, or None.
-        unused: Any tensor; it stands for lengths that nobody reads.
-    """
-    if lengths is None or not len(lengths):
-        return False, unused
-    return True, lengths.to(unused.device, torch.int32).contiguous()
-
-
-def left(lengths: Tensor | None, start: int, stop: int) -> Tensor | None:
-    """Return how many of the steps from `start` to `stop` each sequence lives."""
-    return None if lengths is None else (lengths - start).clamp(0, stop - start)
-
-
-def number(value: float, like: Tensor) -> Tensor:
-    """Return a number as a tensor: a kernel would take a Python float in single precision."""
-    return like.new_full((1,), value)
-
-
-Kernel = Callable[..., None]
+    (steps, batch, hidden), device = sizes, tensors[0].device
+    counts = tensors[0]  # an argument that is not read
+    if remaining is not None:
+        counts = remaining.to(device, torch.int32).contiguous()
+    grid = (batch, triton.cdiv(hidden, BLOCK.value), *chunks)
+    # Triton uses the current device, whatever its tensors are on.
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        kernel[grid](
+            *tensors, counts, steps, hidden, LENGTHS=remaining is not None, **flags, **OPTIONS
+        )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from inspect import signature
 from types import SimpleNamespace
 from typing import Any
@@ -38,7 +37,7 @@ class ScanOperator:
         ...     backward,  # (grad_outputs, grad_final, outputs, coefficients, state, lengths)
         ...     outputs={"outputs": "inputs", "final": "state"},
         ...     gradients=("inputs", "coefficients", "state"),
-        ...     gpu="undamped.kernels.linear.gpu_scan",
+        ...     devices=("cpu", "cuda"),
         ... )
         >>> outputs, final = scan("numba", inputs, coefficients, state, lengths)
     """
@@ -51,8 +50,7 @@ class ScanOperator:
         *,
         outputs: Mapping[str, Shape] | Callable[[Any], list[Tensor]],
         gradients: Sequence[str],
-        device: str = "cpu",
-        gpu: str | None = None,
+        devices: tuple[str, ...] = ("cpu",),
     ) -> None:
         """Register the operators `undamped::name` and `undamped::name_backward`.
 
@@ -66,8 +64,7 @@ class ScanOperator:
                 whose place the operator's backward pass gets None. Where `forward` returns a list,
                 a function that returns all of them.
             gradients: The inputs whose gradients the backward pass returns, in order.
-            device: The device of `forward` and `backward`, "cpu" or "cuda".
-            gpu: A module with another `forward` and `backward`, for GPUs.
+            devices: The types of devices for which there are kernels.
         """
         self.inputs = tuple(signature(forward).parameters)
         parameters = tuple(signature(backward).parameters)
@@ -79,7 +76,7 @@ class ScanOperator:
         if not callable(outputs):
             count = sum(shape is not None for shape in outputs.values())
             schema = f"{schema.split(' -> ')[0]} -> ({', '.join(['Tensor'] * count)})"
-        options: dict[str, Any] = {"mutates_args": (), "device_types": device}
+        options: dict[str, Any] = {"mutates_args": (), "device_types": devices}
         results = partial(_first, forward, count)
         self._operator = torch.library.custom_op(
             f"undamped::{name}", results, schema=schema, **options
@@ -90,19 +87,11 @@ class ScanOperator:
         self._operator.register_autograd(
             partial(self._differentiate, self._backward), setup_context=self._save
         )
-        eager = eager_function(forward, self._save, partial(self._differentiate, backward))
-        self._paths = {"operator": self._operator, "numba" if device == "cpu" else "triton": eager}
-        if gpu is not None:
-            forward, backward = (partial(_call, gpu, part) for part in ("forward", "backward"))
-            self._operator.register_kernel("cuda")(partial(_first, forward, count))
-            self._backward.register_kernel("cuda")(backward)
-            self._paths["triton"] = eager_function(
-                forward, self._save, partial(self._differentiate, backward)
-            )
+        self._eager = eager_function(forward, self._save, partial(self._differentiate, backward))
 
     def __call__(self, implementation: str, *inputs: Any) -> Any:
-        """Run the scan by the implementation that `dispatch.implementation` chose."""
-        return self._paths[implementation](*inputs)
+        """Run the scan as `dispatch.implementation` chose."""
+        return (self._operator if implementation == "operator" else self._eager)(*inputs)
 
     def _output_shapes(self, *inputs: Any) -> Any:
         arguments = SimpleNamespace(**dict(zip(self.inputs, inputs, strict=True)))
@@ -140,45 +129,27 @@ class ScanOperator:
             values |= dict.fromkeys(self.outputs) | dict(zip(self.outputs, output, strict=False))
             if len(output) > self.differentiable:
                 ctx.mark_non_differentiable(*output[self.differentiable :])
-        tensors: list[Tensor | None] = []
-        ctx.values, ctx.counts = {}, {}
-        for name in self.saved:
-            value = values.get(name)
-            if value is None or isinstance(value, Tensor):
-                tensors.append(value)
-            elif _is_tensors(value):
-                ctx.counts[name] = len(value)
-                tensors += value
-            else:
-                ctx.values[name] = value
         # Of inputs without a gradient, lists of tensors get a list of as many None.
         ctx.lists = {name: len(values[name]) for name in self.inputs if _is_tensors(values[name])}
-        ctx.save_for_backward(*tensors)
+        save(ctx, **{name: values.get(name) for name in self.saved})
 
     def _differentiate(self, run: Callable[..., Any], ctx: Any, *grads: Any) -> tuple[Any, ...]:
         """Call the backward pass; return the gradients in the order of the inputs."""
-        tensors, arguments = iter(ctx.saved_tensors), []
+        arguments = saved(ctx)
         for name in self.saved:
             if name.startswith("needs_"):
-                next(tensors)  # saved as None
-                needed = ctx.needs_input_grad[self.inputs.index(name.removeprefix("needs_"))]
-                arguments.append(bool(needed))
-            elif name in ctx.values:
-                arguments.append(ctx.values[name])
-            elif name in ctx.counts:
-                arguments.append([next(tensors) for _ in range(ctx.counts[name])])
-            else:
-                arguments.append(next(tensors))
-        gradients = iter(run(*grads[: self.differentiable], *arguments))
+                position = self.inputs.index(name.removeprefix("needs_"))
+                arguments[name] = bool(ctx.needs_input_grad[position])
+        gradients = iter(run(*grads[: self.differentiable], *arguments.values()))
         result: dict[str, Any] = {name: [None] * count for name, count in ctx.lists.items()}
         for name in self.gradients:
             if name in ctx.lists:
                 result[name] = [next(gradients) for _ in range(ctx.lists[name])]
             else:
                 result[name] = next(gradients)
-        needed = dict(zip(self.saved, arguments, strict=True))
         return tuple(
-            result.get(name) if needed.get(f"needs_{name}", True) else None for name in self.inputs
+            result.get(name) if arguments.get(f"needs_{name}", True) else None
+            for name in self.inputs
         )
 
 
@@ -208,15 +179,39 @@ def eager_function(
     return Eager.apply
 
 
+def save(ctx: Any, **values: Any) -> None:
+    """Save values by name: tensors and lists of tensors in torch's way, the others as they are."""
+    tensors: list[Tensor | None] = []
+    ctx.names, ctx.counts, ctx.values = tuple(values), {}, {}
+    for name, value in values.items():
+        if value is None or isinstance(value, Tensor):
+            tensors.append(value)
+        elif _is_tensors(value):
+            ctx.counts[name] = len(value)
+            tensors += value
+        else:
+            ctx.values[name] = value
+    ctx.save_for_backward(*tensors)
+
+
+def saved(ctx: Any) -> dict[str, Any]:
+    """Return what `save` saved, in its order."""
+    tensors = iter(ctx.saved_tensors)
+    values: dict[str, Any] = {}
+    for name in ctx.names:
+        if name in ctx.values:
+            values[name] = ctx.values[name]
+        elif name in ctx.counts:
+            values[name] = [next(tensors) for _ in range(ctx.counts[name])]
+        else:
+            values[name] = next(tensors)
+    return values
+
+
 def _first(run: Callable[..., Any], count: int | None, *arguments: Any) -> Any:
     """Return the first outputs of a function; all of them where `count` is None."""
     results = run(*arguments)
     return results if count is None else results[:count]
-
-
-def _call(module: str, name: str, *arguments: Any) -> Any:
-    """Call a function of a module that is imported when it is first needed."""
-    return getattr(import_module(module), name)(*arguments)
 
 
 def _empty_like(tensor: Tensor) -> Tensor:

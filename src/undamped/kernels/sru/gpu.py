@@ -1,6 +1,7 @@
-"""SRU's light recurrence for GPUs, in Triton; see `unicornn.gpu` for the form. Experimental.
+"""SRU's light recurrence for GPUs, in Triton; see `shared.gpu` for the form. Experimental.
 
-What is projected holds candidate, forget gate, reset gate and what passes by, side by side.
+The projected input holds candidate, forget gate, reset gate and the highway, side by side;
+constants are the recurrent weights of forget and reset gate.
 """
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
@@ -10,134 +11,117 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from undamped.kernels.shared.gpu import sigmoid
+from undamped.kernels.shared.gpu import (
+    STAGES,
+    add,
+    clear_rows,
+    load,
+    load_before,
+    program_columns,
+    sigmoid,
+)
 
 
 @triton.jit(do_not_specialize=["steps"])
 def light_forward(
-    projected,  # (steps, batch, 4 × hidden)
-    forget,
-    reset,
-    outputs,  # (steps, columns)
-    memories,  # (steps, columns)
-    memory,  # (columns,)
+    projected,
+    memories,
+    outputs,
+    constants,
+    state,
     remaining,
     steps,
     hidden,
-    columns,
     LENGTHS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
-    """c' = f c + (1 − f) x, h' = r c' + (1 − r) s."""
-    b = tl.program_id(0)
-    h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = h < hidden
-    at = tl.cast(b, tl.int64) * hidden
-    live = steps
-    if LENGTHS:
-        live = tl.load(remaining + b)
-    forgetting = tl.load(forget + h, mask=inside, other=0.0)
-    resetting = tl.load(reset + h, mask=inside, other=0.0)
-    c = tl.load(memory + at + h, mask=inside, other=0.0)
+    """c' = f c + (1 − f) x, h' = r c' + (1 − r) s; memories and outputs are written."""
+    h, inside, at, columns, live = program_columns(remaining, steps, hidden, LENGTHS)
+    forget = load(constants, h, inside)
+    reset = load(constants + hidden, h, inside)
+    c = load(state + at, h, inside)
     row = projected + 4 * at
     out = outputs + at
-    memory_at = memories + at
+    memory = memories + at
     for _ in tl.range(0, live, num_stages=STAGES):
-        candidate = tl.load(row + h, mask=inside, other=0.0)
-        f = tl.load(row + hidden + h, mask=inside, other=0.0)
-        r = tl.load(row + 2 * hidden + h, mask=inside, other=0.0)
-        passing = tl.load(row + 3 * hidden + h, mask=inside, other=0.0)
+        candidate = load(row, h, inside)
+        f = load(row + hidden, h, inside)
+        r = load(row + 2 * hidden, h, inside)
+        highway = load(row + 3 * hidden, h, inside)
         row += 4 * columns
-        f = sigmoid(f + forgetting * c)
-        r = sigmoid(r + resetting * c)
+        f = sigmoid(f + forget * c)
+        r = sigmoid(r + reset * c)
         c = f * c + (1.0 - f) * candidate
-        tl.store(memory_at + h, c, mask=inside)
-        tl.store(out + h, r * c + (1.0 - r) * passing, mask=inside)
-        memory_at += columns
+        tl.store(memory + h, c, mask=inside)
+        tl.store(out + h, r * c + (1.0 - r) * highway, mask=inside)
+        memory += columns
         out += columns
     if LENGTHS:
+        clear_rows(outputs + at, h, inside, live, steps, columns)
         for _ in tl.range(live, steps):
-            tl.store(memory_at + h, c, mask=inside)
-            tl.store(out + h, tl.zeros_like(c), mask=inside)
-            memory_at += columns
-            out += columns
-    tl.store(memory + at + h, c, mask=inside)
+            tl.store(memory + h, c, mask=inside)
+            memory += columns
+    tl.store(state + at + h, c, mask=inside)
 
 
 @triton.jit(do_not_specialize=["steps"])
 def light_backward(
-    projected,
-    forget,
-    reset,
     memories,
-    first,  # (columns,) the memory before the first step
+    projected,
     grad,
     grad_projected,
-    flowing,  # (columns,) the gradient of the memory
-    grad_forget,  # (columns,) sums in double precision
-    grad_reset,
+    first,
+    sums,
+    constants,
+    state,
     remaining,
     steps,
     hidden,
-    columns,
     LENGTHS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     """Gradients from the end to the start; gates are computed again."""
-    b = tl.program_id(0)
-    h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = h < hidden
-    at = tl.cast(b, tl.int64) * hidden
-    live = steps
+    h, inside, at, columns, live = program_columns(remaining, steps, hidden, LENGTHS)
     if LENGTHS:
-        live = tl.load(remaining + b)
-        spare = grad_projected + 4 * (at + tl.cast(live, tl.int64) * columns)
-        for _ in tl.range(live, steps):
-            for part in tl.static_range(4):
-                zeros = tl.zeros([BLOCK], grad.dtype.element_ty)
-                tl.store(spare + part * hidden + h, zeros, mask=inside)
-            spare += 4 * columns
-    forgetting = tl.load(forget + h, mask=inside, other=0.0)
-    resetting = tl.load(reset + h, mask=inside, other=0.0)
-    begin = tl.load(first + at + h, mask=inside, other=0.0)
-    gc = tl.load(flowing + at + h, mask=inside, other=0.0)
-    for_forget = tl.zeros_like(gc)
-    for_reset = tl.zeros_like(gc)
+        for part in tl.static_range(4):
+            start = grad_projected + 4 * at + part * hidden
+            clear_rows(start, h, inside, live, steps, 4 * columns)
+    forget = load(constants, h, inside)
+    reset = load(constants + hidden, h, inside)
+    begin = load(first + at, h, inside)
+    gc = load(state + at, h, inside)
+    grad_forget = tl.zeros_like(gc)
+    grad_reset = tl.zeros_like(gc)
     last = at + tl.cast(live - 1, tl.int64) * columns
     row = projected + 4 * last
     out = grad_projected + 4 * last
     grad_row = grad + last
     before = memories + last - columns
     for back in tl.range(0, live, num_stages=STAGES):
-        width = tl.where(back < live - 1, hidden, 0)  # before the first step is no row
-        c = tl.load(before + h, mask=h < width, other=0.0)
-        c = tl.where(h < width, c, begin)
-        candidate = tl.load(row + h, mask=inside, other=0.0)
-        f = tl.load(row + hidden + h, mask=inside, other=0.0)
-        r = tl.load(row + 2 * hidden + h, mask=inside, other=0.0)
-        passing = tl.load(row + 3 * hidden + h, mask=inside, other=0.0)
-        g = tl.load(grad_row + h, mask=inside, other=0.0)
-        f = sigmoid(f + forgetting * c)
-        r = sigmoid(r + resetting * c)
+        c = load_before(before, begin, h, hidden, back == live - 1)
+        candidate = load(row, h, inside)
+        f = load(row + hidden, h, inside)
+        r = load(row + 2 * hidden, h, inside)
+        highway = load(row + 3 * hidden, h, inside)
+        g = load(grad_row, h, inside)
+        f = sigmoid(f + forget * c)
+        r = sigmoid(r + reset * c)
         gc += g * r
         after = f * c + (1.0 - f) * candidate
-        opening = g * (after - passing) * r * (1.0 - r)
-        closing = gc * (c - candidate) * f * (1.0 - f)
+        slope_r = g * (after - highway) * r * (1.0 - r)
+        slope_f = gc * (c - candidate) * f * (1.0 - f)
         tl.store(out + h, gc * (1.0 - f), mask=inside)
-        tl.store(out + hidden + h, closing, mask=inside)
-        tl.store(out + 2 * hidden + h, opening, mask=inside)
+        tl.store(out + hidden + h, slope_f, mask=inside)
+        tl.store(out + 2 * hidden + h, slope_r, mask=inside)
         tl.store(out + 3 * hidden + h, g * (1.0 - r), mask=inside)
-        for_forget += closing * c
-        for_reset += opening * c
-        gc = gc * f + closing * forgetting + opening * resetting
+        grad_forget += slope_f * c
+        grad_reset += slope_r * c
+        gc = gc * f + slope_f * forget + slope_r * reset
         row -= 4 * columns
         out -= 4 * columns
         grad_row -= columns
         before -= columns
-    tl.store(flowing + at + h, gc, mask=inside)
-    sums = tl.load(grad_forget + at + h, mask=inside, other=0.0)
-    tl.store(grad_forget + at + h, sums + for_forget, mask=inside)
-    sums = tl.load(grad_reset + at + h, mask=inside, other=0.0)
-    tl.store(grad_reset + at + h, sums + for_reset, mask=inside)
+    tl.store(state + at + h, gc, mask=inside)
+    add(sums + at, h, inside, grad_forget)
+    add(sums + columns + at, h, inside, grad_reset)
+
+
+KERNELS = {"forward": (light_forward, {}), "backward": (light_backward, {})}

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from undamped.kernels.shared.allocate import contiguous_copy
 from undamped.kernels.shared.chunks import ranges
+from undamped.kernels.shared.columns import GPUColumns
 from undamped.kernels.shared.operator import ScanOperator
 
 SUMMED_STEPS = 1024
@@ -42,19 +43,17 @@ def light_scan(
 def _forward(
     projected: Tensor, forget: Tensor, reset: Tensor, memory: Tensor, lengths: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from undamped.kernels.shared.gpu import launch, lengths_or
-    from undamped.kernels.sru.gpu import light_forward
-
     inputs, last = projected.detach().contiguous(), contiguous_copy(memory)
-    steps, (batch, hidden) = len(inputs), last.shape
-    outputs = inputs.new_empty(steps, batch, hidden)
-    memories = torch.empty_like(outputs)
+    outputs = inputs.new_empty(len(inputs), *memory.shape)
+    memories, columns = torch.empty_like(outputs), GPUColumns()
     if outputs.numel():
-        masked, remaining = lengths_or(lengths, last)
-        weights = (forget.detach().contiguous(), reset.detach().contiguous())
-        sizes = (steps, hidden, batch * hidden)
-        arguments = (inputs, *weights, outputs, memories, last, remaining, *sizes)
-        launch(light_forward, (batch, hidden), arguments, LENGTHS=masked)
+        columns.run(
+            columns.kernels("sru")["forward"],
+            [inputs, memories, outputs],
+            torch.stack([forget.detach(), reset.detach()]),
+            last.unsqueeze(0),
+            remaining=columns.remaining(lengths, 0, len(inputs)),
+        )
     return outputs, last, memories  # the last for the backward pass alone
 
 
@@ -72,28 +71,23 @@ def _backward(
     memories: Tensor,
     lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from undamped.kernels.shared.gpu import launch, left, lengths_or
-    from undamped.kernels.sru.gpu import light_backward
-
-    grads, inputs, states = (t.detach().contiguous() for t in (grad_outputs, projected, memories))
-    weights = (forget.detach().contiguous(), reset.detach().contiguous())
-    steps, batch, hidden = states.shape
-    flowing, grad_projected = contiguous_copy(grad_memory), torch.empty_like(inputs)
-    sums = torch.zeros(2, batch, hidden, dtype=torch.float64, device=inputs.device)
-    for start, stop in reversed(ranges(steps, SUMMED_STEPS) if states.numel() else []):
-        masked, remaining = lengths_or(left(lengths, start, stop), flowing)
-        part = slice(start, stop)
-        first = (states[start - 1] if start else memory.detach()).contiguous()
-        arguments = (inputs[part], *weights, states[part], first, grads[part], grad_projected[part])
-        sizes = (stop - start, hidden, batch * hidden)
-        launch(
-            light_backward,
-            (batch, hidden),
-            (*arguments, flowing, *sums, remaining, *sizes),
-            LENGTHS=masked,
+    tensors = (memories, projected, grad_outputs, memory)
+    states, inputs, grads, begin = (tensor.detach().contiguous() for tensor in tensors)
+    grad_state, grad_projected = contiguous_copy(grad_memory), torch.empty_like(inputs)
+    sums = torch.zeros(2, *memory.shape, dtype=torch.float64, device=inputs.device)
+    columns = GPUColumns()
+    for start, stop in reversed(ranges(len(states), SUMMED_STEPS) if states.numel() else []):
+        columns.run(
+            columns.kernels("sru")["backward"],
+            [sequence[start:stop] for sequence in (states, inputs, grads, grad_projected)],
+            torch.stack([forget.detach(), reset.detach()]),
+            grad_state.unsqueeze(0),
+            sums=sums,
+            first=states[start - 1] if start else begin,
+            remaining=columns.remaining(lengths, start, stop),
         )
     grad_forget, grad_reset = sums.sum(1).to(forget.dtype)
-    return grad_projected, grad_forget.clone(), grad_reset.clone(), flowing
+    return grad_projected, grad_forget.clone(), grad_reset.clone(), grad_state
 
 
 _scan = ScanOperator(
@@ -102,5 +96,5 @@ _scan = ScanOperator(
     _backward,
     outputs={"outputs": _outputs, "last": "memory", "memories": _outputs},
     gradients=("projected", "forget", "reset", "memory"),
-    device="cuda",
+    devices=("cuda",),
 )

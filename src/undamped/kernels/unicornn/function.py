@@ -2,53 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import reference_oscillator_scan
 from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.call_checks import check_lengths
+from undamped.kernels.shared.columns import Columns, columns_for
+from undamped.kernels.shared.operator import save, saved
 from undamped.kernels.unicornn.backward import BackwardPass, Gradients
-from undamped.kernels.unicornn.engine import Engine, engine_for
-from undamped.kernels.unicornn.stack import Gradient, Kept, Layer, plan, run_stack
+from undamped.kernels.unicornn.stack import Checkpoints, Gradient, Layer, Work, run_stack
 
-PER_LAYER = 4  # tensors: input weight, bias, weight, step
+TENSORS = ("input_weight", "bias", "weight", "step")
 
 
 @dataclass(frozen=True)
-class _Spec:
-    """What is not a tensor."""
+class _Plan:
+    """The layers, whose tensors are given anew in every call, and how to run them."""
 
-    layers: tuple[tuple[float, tuple[int, ...], tuple[int, ...]], ...]
-    gradient: Gradient | None  # None when nobody will ask for one
+    layers: tuple[Layer, ...]
+    gradient: Gradient | None  # None for a pass without a backward pass
     every: bool
-    engine: Engine
+    columns: Columns
 
-    def parts(self, steps: int, state: Tensor) -> list[slice]:
-        """Return the shares of the batch; what is stored whole is not shared."""
-        batch, hidden = state.shape[2:]
-        if self.gradient == "stored":
-            return [slice(0, batch)]
-        return self.engine.parts(steps, batch, hidden)
+    def with_tensors(self, tensors: list[Tensor]) -> list[Layer]:
+        """Return the layers with these parameters."""
+        groups = zip(*[iter(tensors)] * len(TENSORS), strict=True)
+        return [
+            replace(layer, **dict(zip(TENSORS, group, strict=True)))
+            for layer, group in zip(self.layers, groups, strict=True)
+        ]
 
-    def product(self, x: Tensor, hidden: int) -> int:
-        """How many multiplications the largest product of a chunk makes."""
-        columns = x.shape[1] * hidden
-        chunk = self.engine.chunk(x.shape[0], columns, len(self.layers), x.element_size())
-        rows = chunk * x.shape[1]
-        return rows * hidden * max(sum(sizes) for _, _, sizes in self.layers)
+    def works(
+        self,
+        x: Tensor,
+        lengths: Tensor | None,
+        masks: Tensor | None,
+        parameters: list[Tensor],
+        shards: list[slice],
+    ) -> list[Work]:
+        """Return the work of all shards."""
+        layers = self.with_tensors([tensor.detach().contiguous() for tensor in parameters])
+        inputs = (x.detach(), lengths, None if masks is None else masks.detach())
+        return [Work(self.columns, layers, *inputs, shard) for shard in shards]
 
-    def layers_of(self, parameters: tuple[Tensor, ...]) -> list[Layer]:
-        layers = []
-        for i, (alpha, sources, sizes) in enumerate(self.layers):
-            input_weight, bias, weight, step = parameters[PER_LAYER * i : PER_LAYER * (i + 1)]
-            layers.append(Layer(input_weight, bias, weight, step, alpha, sources, sizes))
-        return layers
+    def run(self, works: list[Any], x: Tensor) -> list[Any]:
+        """Do the work of all shards."""
+        hidden = self.layers[0].weight.shape[0]
+        columns, item_size = x.shape[1] * hidden, x.element_size()
+        chunk = self.columns.chunk(x.shape[0], columns, len(self.layers), item_size)
+        widest = max(sum(layer.sizes) for layer in self.layers)
+        return self.columns.run_all(works, chunk * columns * widest)
 
 
 def oscillator_stack(
@@ -68,20 +76,18 @@ def oscillator_stack(
         layers: Parameters and wiring of each layer.
         state: Positions and velocities before the first step, (layers, batch, hidden) each.
         lengths: (batch,), where sequences end.
-        masks: (layers − 1, batch, hidden), factors on the outputs that other layers see.
+        masks: (layers − 1, batch, hidden), factors on the outputs that other layers read.
         gradient: How the backward pass gets its states.
-        every: Whether all outputs of the last layer are wanted.
+        every: Whether to return all outputs of the last layer.
 
     Returns:
         The positions of the last layer (time, batch, hidden) or None, and the final state.
     """
     check_lengths("oscillator_stack", lengths, x.shape[0], x.shape[1])
-    parameters = [t for c in layers for t in (c.input_weight, c.bias, c.weight, c.step)]
+    parameters = [getattr(layer, name) for layer in layers for name in TENSORS]
     needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *state, *parameters))
-    wiring = tuple((c.alpha, c.sources, c.sizes) for c in layers)
-    engine = engine_for(implementation(x, *state, *parameters, gpu=True))
-    spec = _Spec(wiring, gradient if needs_grad else None, every, engine)
-    output, position, velocity = _Stack.apply(spec, x, *state, masks, lengths, *parameters)
+    plan = _Plan(tuple(layers), gradient if needs_grad else None, every, columns_for(x))
+    output, position, velocity = _Stack.apply(plan, x, *state, masks, lengths, *parameters)
     return (output if every else None), (position, velocity)
 
 
@@ -89,7 +95,7 @@ class _Stack(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        spec: _Spec,
+        plan: _Plan,
         x: Tensor,
         position: Tensor,
         velocity: Tensor,
@@ -97,144 +103,100 @@ class _Stack(torch.autograd.Function):
         lengths: Tensor | None,
         *parameters: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        inputs = _detached(spec, x, masks, lengths, parameters)
-        start = torch.stack([position.detach(), velocity.detach()])  # (2, layers, batch, hidden)
-        layers, batch, hidden = start.shape[1:]
-        output = empty((x.shape[0] if spec.every else 0, batch, hidden), x)
+        start = torch.stack([position.detach(), velocity.detach()], dim=1)
+        layers, _, batch, hidden = start.shape
+        output = empty((x.shape[0] if plan.every else 0, batch, hidden), x)
+        shards = [slice(0, batch)]  # what is stored at every step lies in one array
+        if plan.gradient != "stored":
+            shards = plan.columns.shards(x.shape[0], batch, hidden)
 
-        def share(part: slice) -> tuple[Tensor, Kept | None, dict[int, Tensor]]:
-            work = plan(*inputs, spec.engine, part)
-            state = start[:, :, part].contiguous()
-            inner = state.view(2, layers, work.columns)
-            kept = run_stack(work, inner, spec.gradient, output[:, part] if spec.every else None)
-            return state, kept, work.replay
+        def run(work: Work) -> tuple[Tensor, Checkpoints | None]:
+            state = start[:, :, work.shard].contiguous()
+            into = output[:, work.shard] if plan.every else None
+            return state, run_stack(work, state.view(layers, 2, -1), plan.gradient, into)
 
-        parts = spec.parts(x.shape[0], start)
-        works = [partial(share, part) for part in parts]
-        results = spec.engine.together(works, spec.product(x, hidden))
-        end = torch.cat([state for state, _, _ in results], dim=2)
-        position_end, velocity_end = end[0].clone(), end[1].clone()
-        kept = _together([part for _, part, _ in results if part is not None])
-        if kept is not None:
+        works = plan.works(x, lengths, masks, list(parameters), shards)
+        results = plan.run([partial(run, work) for work in works], x)
+        end = torch.cat([state for state, _ in results], dim=2)
+        position_end, velocity_end = end[:, 0].clone(), end[:, 1].clone()
+        stored = [checkpoints for _, checkpoints in results if checkpoints is not None]
+        if stored:
             # The output stands for the last of the stored positions, so that torch notices if
             # somebody changes it in place.
-            positions = kept.positions[:-1] if spec.every else kept.positions
-            ctx.spec, ctx.border_spacing, ctx.stored = spec, kept.every, len(positions)
-            # The backward pass takes the same shares, whatever torch's threads are by then.
-            ctx.parts, ctx.replayed = parts, tuple(results[0][2])
-            replayed = [tanh_values for _, _, replay in results for tanh_values in replay.values()]
-            ctx.save_for_backward(
-                x,
-                position,
-                velocity,
-                masks,
-                lengths,
-                position_end,
-                velocity_end,
-                output if kept.positions and spec.every else None,
-                kept.borders,
-                *positions,
-                *kept.tanh_values,
-                *replayed,
-                *parameters,
+            positions = stored[0].positions[:-1] if plan.every else stored[0].positions
+            # The backward pass has the same shards, whatever torch's threads are by then.
+            ctx.plan, ctx.shards, ctx.replay = plan, shards, tuple(works[0].replay)
+            save(
+                ctx,
+                x=x,
+                state=[position, velocity],
+                masks=masks,
+                lengths=lengths,
+                end=[position_end, velocity_end],
+                output=output if stored[0].positions and plan.every else None,
+                checkpoints=[checkpoints.states for checkpoints in stored],
+                spacing=stored[0].spacing,
+                positions=list(positions),
+                tanh_values=list(stored[0].tanh_values),
+                replay=[values for work in works for values in work.replay.values()],
+                parameters=list(parameters),
             )
         return output, position_end, velocity_end
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        saved, spec = ctx.saved_tensors, ctx.spec
-        x, position, velocity, masks, lengths, position_end, velocity_end, output, borders = saved[
-            :9
-        ]
-        kept_tensors = saved[9 : -PER_LAYER * len(spec.layers)]
-        parameters = saved[-PER_LAYER * len(spec.layers) :]
+        values, plan = saved(ctx), ctx.plan
+        x, masks, lengths = values["x"], values["masks"], values["lengths"]
         if torch.is_grad_enabled():
-            inputs = (x, position, velocity, *parameters)
-            return _differentiable_gradients(spec, inputs, masks, lengths, grads, ctx)
-        whole = _detached(spec, x, masks, lengths, parameters)
-        end = torch.stack([position_end, velocity_end])  # (2, layers, batch, hidden)
-        grad_end = torch.stack([grads[1], grads[2]])
-        layers, _, hidden = end.shape[1:]
-        wide = len(ctx.replayed)
-        end_of_tanh_values = len(kept_tensors) - wide * len(ctx.parts)
-        positions, tanh_values = (
-            kept_tensors[: ctx.stored],
-            kept_tensors[ctx.stored : end_of_tanh_values],
-        )
-        replayed = kept_tensors[end_of_tanh_values:]
-        if output is not None:
-            positions = (*positions, output.view(output.shape[0], -1))
+            inputs = (x, *values["state"], *values["parameters"])
+            return _differentiable_gradients(plan, inputs, masks, lengths, grads, ctx)
+        end, grad_end = torch.stack(values["end"], dim=1), torch.stack(grads[1:], dim=1)
+        layers, _, _, hidden = end.shape
+        positions = values["positions"]
+        if values["output"] is not None:
+            positions = [*positions, values["output"].view(len(x), -1)]
+        replay = zip(*[iter(values["replay"])] * len(ctx.replay), strict=True)
 
-        def share(part: slice, replay: dict[int, Tensor]) -> BackwardPass:
-            work = plan(*whole, spec.engine, part)
-            work.replay = replay
-            shape = (2, layers, work.columns)
-            columns = slice(part.start * hidden, part.stop * hidden)
-            border = borders[..., columns].contiguous()
+        def run(work: Work, states: Tensor) -> BackwardPass:
+            final, grad_final = (
+                part[:, :, work.shard].reshape(layers, 2, -1) for part in (end, grad_end)
+            )
             sums = Gradients(
-                grad_end[:, :, part].reshape(shape).clone(),
-                torch.zeros(3, *shape[1:], dtype=torch.float64, device=x.device),
-                [torch.zeros_like(c.input_weight) for c in work.layers],
+                torch.cat([final[:, 1:], grad_final], dim=1),
+                torch.zeros(layers, 3, work.width, dtype=torch.float64, device=x.device),
+                [torch.zeros_like(layer.input_weight) for layer in work.layers],
                 empty(work.x.shape, work.x) if ctx.needs_input_grad[1] else None,
             )
-            visit = BackwardPass(
-                work,
-                Kept(border, ctx.border_spacing, tuple(positions), tuple(tanh_values)),
-                end[:, :, part].reshape(shape),
-                grads[0][:, part] if spec.every else None,
-                sums,
-            )
+            tanh_values = tuple(values["tanh_values"])
+            checkpoints = Checkpoints(states, values["spacing"], tuple(positions), tanh_values)
+            grad_output = grads[0][:, work.shard] if plan.every else None
+            visit = BackwardPass(work, checkpoints, final, grad_output, sums)
             visit.run()
             return visit
 
-        by_part = [replayed[i * wide : (i + 1) * wide] for i in range(len(ctx.parts))]
-        works = [
-            partial(share, part, dict(zip(ctx.replayed, own, strict=True)))
-            for part, own in zip(ctx.parts, by_part, strict=True)
-        ]
-        visits = spec.engine.together(works, spec.product(x, hidden))
+        works = plan.works(x, lengths, masks, values["parameters"], ctx.shards)
+        for work, stored in zip(works, replay, strict=False):
+            work.replay = dict(zip(ctx.replay, stored, strict=True))
+        pairs = zip(works, values["checkpoints"], strict=True)
+        visits = plan.run([partial(run, *pair) for pair in pairs], x)
         next((visit for visit in visits if visit.missed), visits[0]).warn()
         sums = [visit.gradients for visit in visits]
         by_column = torch.cat([part.columns for part in sums], dim=-1)
-        totals = by_column.view(3, layers, -1, hidden).sum(2).to(x.dtype)
+        totals = by_column.view(layers, 3, -1, hidden).sum(2).to(x.dtype)
         weights = [
             torch.stack(parts).sum(0)
             for parts in zip(*(part.input_weights for part in sums), strict=True)
         ]
         gradients = [
             gradient
-            for at, input_weight in enumerate(weights)
-            for gradient in (input_weight, totals[2, at], totals[0, at], totals[1, at])
+            for input_weight, (weight, step, bias) in zip(weights, totals, strict=True)
+            for gradient in (input_weight, bias, weight, step)
         ]
-        initial = torch.cat([part.state for part in sums], dim=-1).view(2, layers, -1, hidden)
+        initial = torch.cat([part.state[:, 1:] for part in sums], dim=-1)
+        grad_position, grad_velocity = initial.view(layers, 2, -1, hidden).unbind(1)
         grad_x = [part.x for part in sums if part.x is not None]
-        return (
-            None,
-            torch.cat(grad_x, dim=1) if grad_x else None,
-            initial[0],
-            initial[1],
-            None,
-            None,
-            *gradients,
-        )
-
-
-def _together(parts: list[Kept]) -> Kept | None:
-    """Put what was kept of each part of the batch side by side; columns are batch × hidden."""
-    if len(parts) < 2:
-        return parts[0] if parts else None
-    return Kept(torch.cat([part.borders for part in parts], dim=-1), parts[0].every)
-
-
-def _detached(
-    spec: _Spec,
-    x: Tensor,
-    masks: Tensor | None,
-    lengths: Tensor | None,
-    parameters: tuple[Tensor, ...],
-) -> tuple[list[Layer], Tensor, Tensor | None, Tensor | None]:
-    plain = tuple(parameter.detach().contiguous() for parameter in parameters)
-    return spec.layers_of(plain), x.detach(), lengths, None if masks is None else masks.detach()
+        grad_input = torch.cat(grad_x, dim=1) if grad_x else None
+        return None, grad_input, grad_position, grad_velocity, None, None, *gradients
 
 
 def reference_stack(
@@ -262,7 +224,7 @@ def reference_stack(
 
 
 def _differentiable_gradients(
-    spec: _Spec,
+    plan: _Plan,
     inputs: tuple[Tensor, ...],
     masks: Tensor | None,
     lengths: Tensor | None,
@@ -272,17 +234,15 @@ def _differentiable_gradients(
     """Gradients that can be differentiated again: slow, through the plain loop."""
     needed = (*ctx.needs_input_grad[1:4], *ctx.needs_input_grad[6:])
     # Views stand for the inputs, so that only the path through this function is followed.
-    stand_ins = [t.view_as(t) for t in inputs]
-    layers = spec.layers_of(tuple(stand_ins[3:]))
-    output, (end, velocity_end) = reference_stack(
-        stand_ins[0], layers, (stand_ins[1], stand_ins[2]), lengths, masks
-    )
-    results, weights = (end, velocity_end), grads[1:]
-    if spec.every:
-        results, weights = (output, *results), grads
-    sources = [t for t, want in zip(stand_ins, needed, strict=True) if want]
-    found = iter(
+    x, position, velocity, *parameters = views = [tensor.view_as(tensor) for tensor in inputs]
+    layers = plan.with_tensors(parameters)
+    output, ends = reference_stack(x, layers, (position, velocity), lengths, masks)
+    results, weights = (output, *ends) if plan.every else ends, grads if plan.every else grads[1:]
+    sources = [tensor for tensor, need in zip(views, needed, strict=True) if need]
+    gradients = iter(
         torch.autograd.grad(results, sources, weights, create_graph=True, allow_unused=True)
     )
-    gradients = [next(found) if want else None for want in needed]
-    return (None, *gradients[:3], None, None, *gradients[3:])
+    grad_x, grad_position, grad_velocity, *rest = (
+        next(gradients) if need else None for need in needed
+    )
+    return None, grad_x, grad_position, grad_velocity, None, None, *rest

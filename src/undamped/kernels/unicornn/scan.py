@@ -7,9 +7,6 @@ scan again, some steps at a time.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,9 +15,8 @@ from undamped.kernels.reference import PositionVelocity, reference_oscillator_sc
 from undamped.kernels.shared.allocate import contiguous_copy, empty
 from undamped.kernels.shared.call_checks import check_lengths, check_shapes
 from undamped.kernels.shared.chunks import ranges
-from undamped.kernels.shared.lengths import remaining_by_column
+from undamped.kernels.shared.columns import columns_for
 from undamped.kernels.shared.operator import ScanOperator
-from undamped.kernels.shared.threads import over_columns
 
 CHECKPOINT_EVERY = 256
 
@@ -75,25 +71,18 @@ def _forward(
     velocity: Tensor,
     lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from undamped.kernels.unicornn import compiled as kernels
-
     positions = contiguous_copy(projected)
-    y, z = contiguous_copy(position), contiguous_copy(velocity)
+    state = torch.stack([position.detach(), velocity.detach()])
     if positions.numel():
-        steps, columns = len(positions), y.numel()
-        constants, unused = _arguments(projected, weight, step, alpha)
-        masked, remaining = remaining_by_column(lengths, 0, steps, weight.shape[0], unused)
-        over_columns(
-            kernels.forward(masked),
-            steps,
-            columns,
-            positions.view(steps, columns).numpy(),
-            *constants,
-            y.view(-1).numpy(),
-            z.view(-1).numpy(),
-            remaining,
+        columns = columns_for(projected)
+        columns.run(
+            columns.kernels("unicornn")["forward"],
+            [positions, positions],
+            oscillator_constants(weight, step, torch.zeros_like(weight), alpha),
+            state,
+            remaining=columns.remaining(lengths, 0, len(positions)),
         )
-    return positions, y, z
+    return positions, state[0].clone(), state[1].clone()
 
 
 def _backward(
@@ -108,71 +97,42 @@ def _backward(
     velocity: Tensor,
     lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    from undamped.kernels.unicornn import compiled as kernels
-
-    gy, gz = contiguous_copy(grad_position), contiguous_copy(grad_velocity)
     grad_projected = empty(projected.shape, projected)
-    if not projected.numel():
-        return grad_projected, torch.zeros_like(weight), torch.zeros_like(step), gy, gz
-    steps, columns = len(projected), position.numel()
-    (w, s, b, a), unused = _arguments(projected, weight, step, alpha)
-    tanh_values, positions = contiguous_copy(projected), empty(projected.shape, projected)
-    y, z = contiguous_copy(position), contiguous_copy(velocity)
-    flat = [t.view(steps, columns) for t in (tanh_values, positions, grad_projected)]
-    grads = grad_positions.contiguous().view(steps, columns)
-    sums = torch.zeros(3, columns, dtype=torch.float64, device="cpu").numpy()
-    chunks = []
-    for start, stop in ranges(steps, CHECKPOINT_EVERY):
-        masked, remaining = remaining_by_column(lengths, start, stop, weight.shape[0], unused)
-        first = y.view(-1).clone()
-        over_columns(
-            kernels.forward_keep(masked),
-            stop - start,
-            columns,
-            *(t[start:stop].numpy() for t in flat[:2]),
-            w,
-            s,
-            b,
-            a,
-            y.view(-1).numpy(),
-            z.view(-1).numpy(),
-            remaining,
-        )
-        chunks.append((start, stop, first, z.view(-1).clone(), masked, remaining))
-    for start, stop, first, end, masked, remaining in reversed(chunks):
-        over_columns(
-            kernels.backward(masked),
-            stop - start,
-            columns,
-            flat[1][start:stop].numpy(),
-            flat[0][start:stop].numpy(),
-            grads[start:stop].numpy(),
-            flat[2][start:stop].numpy(),
-            first.numpy(),
-            w,
-            s,
-            a,
-            end.numpy(),
-            gy.view(-1).numpy(),
-            gz.view(-1).numpy(),
-            *sums,
-            remaining,
-        )
-    grad_weight, grad_step = (
-        torch.from_numpy(total).view(-1, weight.shape[0]).sum(0).to(weight.dtype)
-        for total in sums[:2]
-    )
-    return grad_projected, grad_weight, grad_step, gy, gz
+    state = torch.stack([position.detach(), velocity.detach()])
+    grad_state = torch.stack([velocity.detach(), grad_position, grad_velocity])
+    sums = torch.zeros(3, *position.shape, dtype=torch.float64, device=position.device)
+    if projected.numel():
+        columns = columns_for(projected)
+        kernels = columns.kernels("unicornn")
+        constants = oscillator_constants(weight, step, torch.zeros_like(weight), alpha)
+        tanh_values, positions = contiguous_copy(projected), empty(projected.shape, projected)
+        sequences = (positions, tanh_values, grad_positions.contiguous(), grad_projected)
+        chunks = []
+        for start, stop in ranges(len(projected), CHECKPOINT_EVERY):
+            remaining, first = columns.remaining(lengths, start, stop), state[0].clone()
+            written = [tanh_values[start:stop], positions[start:stop]]
+            columns.run(kernels["forward_store"], written, constants, state, remaining=remaining)
+            chunks.append((slice(start, stop), first, state[1].clone(), remaining))
+        for chunk, first, last_velocity, remaining in reversed(chunks):
+            grad_state[0] = last_velocity
+            columns.run(
+                kernels["backward"],
+                [sequence[chunk] for sequence in sequences],
+                constants,
+                grad_state,
+                sums=sums,
+                first=first,
+                remaining=remaining,
+            )
+    grad_weight, grad_step, _ = sums.sum(1).to(weight.dtype).unbind()
+    _, grad_position, grad_velocity = (part.clone() for part in grad_state)
+    return grad_projected, grad_weight.clone(), grad_step.clone(), grad_position, grad_velocity
 
 
-def _arguments(
-    projected: Tensor, weight: Tensor, step: Tensor, alpha: float
-) -> tuple[tuple[Any, ...], Any]:
-    """Return w, s, no bias and α for the kernels, and an array in place of remaining steps."""
-    batch, hidden = projected.shape[1:]
-    bias = np.zeros(hidden, projected.detach().numpy().dtype)
-    constants = [t.detach().contiguous().numpy() for t in (weight, step)]
-    return (*constants, bias, bias.dtype.type(alpha)), np.zeros(batch * hidden, bias.dtype)
+def oscillator_constants(weight: Tensor, step: Tensor, bias: Tensor, alpha: float) -> Tensor:
+    """Return the constants of the kernels, (weight and step and bias and α, hidden)."""
+    rows = [tensor.detach() for tensor in (weight, step, bias)]
+    return torch.stack([*rows, torch.full_like(rows[0], alpha)])
 
 
 _scan = ScanOperator(
@@ -181,5 +141,5 @@ _scan = ScanOperator(
     _backward,
     outputs={"positions": "projected", "last_position": "position", "last_velocity": "velocity"},
     gradients=("projected", "weight", "step", "position", "velocity"),
-    gpu="undamped.kernels.unicornn.gpu_scan",
+    devices=("cpu", "cuda"),
 )

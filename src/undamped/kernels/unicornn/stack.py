@@ -1,21 +1,21 @@
 """Many layers of oscillators, chunk by chunk in time: the forward pass.
 
 For a chunk of steps: project, scan, project, scan … up to the last layer, then the next chunk.
-The sequence between two layers exists for one chunk only. What is kept for the backward pass is
+The sequence between two layers exists for one chunk only. What is stored for the backward pass is
 the caller's choice of gradient:
 
 - "stored": positions and tanh of every layer at every step;
 - "checkpoint": the states at the start of every chunk;
 - "reversible": the states at the start of at most `ANCHORS` chunks, whatever the length; the
-  others are found by running backwards in time (`stack_backward`).
+  others are recomputed by running backwards in time (`backward`).
 
-The last two also keep the values of tanh of the last chunks, as many as a fixed amount of memory
-holds (`chunks.kept_chunks`): with them a chunk is run again without its matrix products.
+The last two also store the values of tanh of the last chunks, as many as a fixed amount of memory
+holds (`chunks.replay_chunks`): with them a chunk is run again without its matrix products.
 
-On a GPU everything is the same but the kernels and the length of a chunk (`engine`).
+On a GPU everything is the same but the kernels and the length of a chunk (`shared.columns`).
 
-Dropout masks lie on the outputs of a layer as the layers above see them. Where `lengths` say
-that a sequence is over, its state rests, its outputs are zero, and its input is not looked at.
+Dropout masks lie on the outputs of a layer as the layers above read them. Where `lengths` say that
+a sequence has ended, its state rests, its outputs are zero, and its input is not read.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ import torch
 from torch import Tensor
 
 from undamped.kernels.shared.allocate import empty
-from undamped.kernels.shared.chunks import kept_chunks, ranges
+from undamped.kernels.shared.chunks import ranges, replay_chunks
+from undamped.kernels.shared.columns import Columns, input_rows
 from undamped.kernels.shared.row_stable_matmul import rows_times
-from undamped.kernels.unicornn.engine import Engine
+from undamped.kernels.unicornn.scan import oscillator_constants
 
 Gradient = Literal["reversible", "checkpoint", "stored"]
 ANCHORS = 64
@@ -50,7 +51,7 @@ class Layer:
 
     @property
     def wide(self) -> bool:
-        """Whether its product is worth sparing."""
+        """Whether its product takes longer than reading stored values of tanh."""
         return sum(self.sizes) >= WIDE
 
     def blocks(self) -> list[tuple[int, Tensor]]:
@@ -58,77 +59,81 @@ class Layer:
         parts = self.input_weight.detach().split(self.sizes, dim=1)
         return [(i, part.contiguous()) for i, part in zip(self.sources, parts, strict=True)]
 
+    def constants(self) -> Tensor:
+        """Return the constants of the kernels."""
+        return oscillator_constants(self.weight, self.step, self.bias, self.alpha)
+
 
 @dataclass(frozen=True)
-class Kept:
-    """What the forward pass leaves for the backward pass."""
+class Checkpoints:
+    """What the forward pass stores for the backward pass."""
 
-    borders: Tensor  # (kept borders, position and velocity, layers, columns)
-    every: int  # chunks from one kept border to the next
-    positions: tuple[Tensor, ...] = ()  # per layer (steps, columns), only when stored
+    states: Tensor  # (stored states, layers, position and velocity, columns)
+    spacing: int  # chunks from one stored state to the next
+    positions: tuple[Tensor, ...] = ()  # per layer (steps, columns), for "stored"
     tanh_values: tuple[Tensor, ...] = ()
 
 
 @dataclass
 class Work:
-    """Buffers for one chunk, and the parameters as the kernels want them."""
+    """Buffers for one chunk of some sequences, and the parameters as the kernels read them.
 
+    The length of a chunk is that for the whole batch: shards run at the same time and divide the
+    cache among them.
+    """
+
+    columns: Columns
     layers: list[Layer]
-    x: Tensor  # (steps, batch, input)
+    x: Tensor  # (steps, batch, input), of all sequences
     lengths: Tensor | None
     masks: Tensor | None  # (layers - 1, batch, hidden)
-    chunk: int
-    engine: Engine
-    replayed: int = 0  # how many of the last chunks may have their tanh_values kept
+    shard: slice
     positions: list[Tensor] = field(default_factory=list)
     tanh_values: list[Tensor] = field(default_factory=list)
-    replay: dict[int, Tensor] = field(default_factory=dict)  # by layer, (kept steps, columns)
+    replay: dict[int, Tensor] = field(default_factory=dict)  # by layer, (stored steps, columns)
 
     def __post_init__(self) -> None:
-        self.steps, self.batch = self.x.shape[:2]
-        self.hidden = self.layers[0].weight.shape[0]
-        self.columns = self.batch * self.hidden
+        self.steps, batch = self.x.shape[:2]
+        self.hidden, item_size = self.layers[0].weight.shape[0], self.x.element_size()
+        width = batch * self.hidden
+        self.chunk = self.columns.chunk(self.steps, width, len(self.layers), item_size)
         self.chunks = ranges(self.steps, self.chunk)
-        self.blocks = [layer.blocks() for layer in self.layers]
-        self.constants = [
-            self.engine.constants((c.weight, c.step, c.bias), c.alpha) for c in self.layers
-        ]
-        self.unused = self.x.new_zeros(self.columns)
-        self.shortest = self.engine.shortest(self.lengths, self.steps)
-        first = max(0, len(self.chunks) - self.replayed)
+        wide = sum(layer.wide for layer in self.layers)
+        first = max(0, len(self.chunks) - replay_chunks(self.chunk, width, wide, item_size))
         self.replay_start = self.chunks[first][0] if first < len(self.chunks) else self.steps
+        self.x = self.x[:, self.shard]
+        self.batch = self.x.shape[1]
+        self.width = self.batch * self.hidden
+        self.lengths = None if self.lengths is None else self.lengths[self.shard]
+        self.masks = None if self.masks is None else self.masks[:, self.shard]
+        self.blocks = [layer.blocks() for layer in self.layers]
+        self.constants = [layer.constants() for layer in self.layers]
+        self.kernels = self.columns.kernels("unicornn")
+        self.shortest = self.columns.shortest(self.lengths, self.steps)
 
     def make_replay(self) -> None:
         """Allocate the tanh values of the last chunks of layers with a large product."""
-        kept = self.steps - self.replay_start
+        stored = self.steps - self.replay_start
         wide = [at for at, layer in enumerate(self.layers) if layer.wide]
-        self.replay = {at: empty((kept, self.columns), self.x) for at in wide if kept}
+        self.replay = {at: empty((stored, self.width), self.x) for at in wide if stored}
 
-    def replayed_tanh_values(self, at: int, start: int, stop: int) -> Tensor | None:
-        """Return the kept tanh_values of a layer in a chunk, or None."""
+    def replay_values(self, at: int, start: int, stop: int) -> Tensor | None:
+        """Return the stored values of tanh of a layer in a chunk, or None."""
         if at not in self.replay or start < self.replay_start:
             return None
         return self.replay[at][start - self.replay_start : stop - self.replay_start]
 
     def buffers(self, count: int) -> list[Tensor]:
         """Return `count` buffers of a chunk, (steps, columns)."""
-        return [empty((self.chunk, self.columns), self.x) for _ in range(count)]
+        return [empty((self.chunk, self.width), self.x) for _ in range(count)]
 
-    def remaining(self, start: int, stop: int) -> tuple[bool, Any]:
-        """Say whether a sequence ends before `stop`, and how many steps each column lives."""
-        return self.engine.remaining(self.lengths, start, stop, self.hidden, self.unused)
-
-    def run(self, kernel: Any, steps: int, *arguments: Any) -> None:
-        """Run a kernel over all columns."""
-        self.engine.run(kernel, steps, self.columns, arguments)
+    def remaining(self, start: int, stop: int) -> Any:
+        """Return how many of the steps from `start` to `stop` each sequence has."""
+        return self.columns.remaining(self.lengths, start, stop)
 
     def input(self, start: int, stop: int) -> Tensor:
-        """Return the input of a chunk as rows (steps × batch, input), padding cut to zero."""
-        x = self.x[start:stop]
-        if self.lengths is not None and self.shortest < stop:
-            steps = torch.arange(start, stop, device=x.device).unsqueeze(1)
-            x = x.masked_fill((steps >= self.lengths).unsqueeze(-1), 0)
-        return x.reshape(-1, x.shape[-1])
+        """Return the input of a chunk as rows (steps × batch, input), with zeros as padding."""
+        return input_rows(self.x, self.lengths, self.shortest, start, stop)
 
     def project(self, at: int, outputs: list[Tensor], into: Tensor) -> None:
         """V u for layer `at`, without the bias, which the kernel adds."""
@@ -138,126 +143,89 @@ class Work:
         for source, block in others:
             rows_times(outputs[source], block.t(), rows, add=True)
 
-    def seen(self, at: int, positions: Tensor) -> Tensor:
-        """Return a layer's outputs as the layers above see them, (steps × batch, hidden)."""
-        rows = positions.view(-1, self.hidden)
+    def output(self, at: int, positions: Tensor) -> Tensor:
+        """Return a layer's outputs as the layers above read them, (steps × batch, hidden)."""
         if self.masks is None or at == len(self.layers) - 1:
-            return rows
+            return positions.view(-1, self.hidden)
         masked = positions.view(-1, self.batch, self.hidden) * self.masks[at]
         return masked.view(-1, self.hidden)
 
     def rebuild(self, span: tuple[int, int], state: Tensor, *, backwards: bool) -> list[Tensor]:
-        """Find positions and tanh_values of a chunk; return what each layer's readers see.
+        """Recompute positions and tanh of a chunk; return what each layer's readers read.
 
-        Positions go into their buffer; where the tanh_values are is left in `chunk_tanh_values`.
-
-        `state` (2, layers, columns) is carried from the chunk's start to its end, or, when
-        `backwards`, from its end to its start.
+        Positions go into their buffer; where the values of tanh are is left in
+        `chunk_tanh_values`. `state` (layers, 2, columns) is carried from the chunk's start to its
+        end, or, when `backwards`, from its end to its start.
         """
-        kernels = self.engine.kernels
         start, stop = span
-        masked, remaining = self.remaining(start, stop)
-        outputs = [self.input(start, stop)]
+        remaining, outputs = self.remaining(start, stop), [self.input(start, stop)]
         self.chunk_tanh_values: list[Tensor] = []
-        for at in range(len(self.layers)):
+        for at, constants in enumerate(self.constants):
             positions = self.positions[at][: stop - start]
-            kept = None if backwards else self.replayed_tanh_values(at, start, stop)
-            if kept is None:
-                kernel = kernels.inverse(masked) if backwards else kernels.forward_keep(masked)
+            tanh_values = None if backwards else self.replay_values(at, start, stop)
+            kernel = "replay"
+            if tanh_values is None:
+                kernel = "inverse" if backwards else "forward_store"
                 tanh_values = self.tanh_values[at][: stop - start]
                 self.project(at, outputs, tanh_values)
-            else:
-                kernel, tanh_values = kernels.forward_keep(masked, known=True), kept
             self.chunk_tanh_values.append(tanh_values)
-            constants = self.constants[at]
-            states = (state[0, at], state[1, at])
-            self.run(kernel, stop - start, tanh_values, positions, *constants, *states, remaining)
-            outputs.append(self.seen(at, positions))
+            sequences = [tanh_values, positions]
+            self.columns.run(
+                self.kernels[kernel], sequences, constants, state[at], remaining=remaining
+            )
+            outputs.append(self.output(at, positions))
         return outputs
 
 
 def run_stack(
     work: Work, state: Tensor, gradient: Gradient | None, output: Tensor | None
-) -> Kept | None:
+) -> Checkpoints | None:
     """Run all layers over the whole sequence.
 
     Args:
         work: The layers and the input.
-        state: (2, layers, columns), position and velocity; advanced in place.
-        gradient: What to keep for a backward pass; None for nothing.
+        state: (layers, 2, columns), position and velocity; advanced in place.
+        gradient: What to store for a backward pass; None for nothing.
         output: Where the positions of the last layer go, (steps, batch, hidden); None if
-            nobody reads them. Any strides will do, except for "stored", which keeps them.
+            nobody reads them. Any strides will do, except for "stored", which stores them.
     """
-    kernels = work.engine.kernels
     if gradient == "stored":
         return _run_stored(work, state, output)
     spacing = -(-len(work.chunks) // ANCHORS) if gradient == "reversible" else 1
     if gradient is not None and spacing == 1:
         work.make_replay()
-    borders = []
+    states = []
     buffers = work.buffers(len(work.layers))
     for number, (start, stop) in enumerate(work.chunks):
         if gradient is not None and number % spacing == 0:
-            borders.append(state.clone())
-        masked, remaining = work.remaining(start, stop)
-        outputs = [work.input(start, stop)]
-        for at in range(len(work.layers)):
+            states.append(state.clone())
+        remaining, outputs = work.remaining(start, stop), [work.input(start, stop)]
+        for at, constants in enumerate(work.constants):
             positions = buffers[at][: stop - start]
-            tanh_values = work.replayed_tanh_values(at, start, stop)
-            work.project(at, outputs, positions if tanh_values is None else tanh_values)
-            work.run(
-                kernels.forward(masked) if tanh_values is None else kernels.forward_keep(masked),
-                stop - start,
-                *(() if tanh_values is None else (tanh_values,)),
-                positions,
-                *work.constants[at],
-                state[0, at],
-                state[1, at],
-                remaining,
+            values, kernel = work.replay_values(at, start, stop), "forward_store"
+            if values is None:
+                values, kernel = positions, "forward"
+            work.project(at, outputs, values)
+            sequences = [values, positions]
+            work.columns.run(
+                work.kernels[kernel], sequences, constants, state[at], remaining=remaining
             )
-            outputs.append(work.seen(at, positions))
+            outputs.append(work.output(at, positions))
         if output is not None:
             top = buffers[-1][: stop - start]
             output[start:stop] = top.view(stop - start, work.batch, work.hidden)
-    return Kept(torch.stack(borders), spacing) if borders else None
+    return Checkpoints(torch.stack(states), spacing) if states else None
 
 
-def _run_stored(work: Work, state: Tensor, output: Tensor | None) -> Kept:
-    shape = (work.steps, work.columns)
-    layers = len(work.layers)
+def _run_stored(work: Work, state: Tensor, output: Tensor | None) -> Checkpoints:
+    shape, layers = (work.steps, work.width), len(work.layers)
     positions = [empty(shape, state) for _ in range(layers - (output is not None))]
     positions += [] if output is None else [output.view(shape)]
     tanh_values = [empty(shape, state) for _ in range(layers)]
-    borders = []
+    states = []
     for start, stop in work.chunks:
-        borders.append(state.clone())
-        work.positions = [whole[start:stop] for whole in positions]
-        work.tanh_values = [whole[start:stop] for whole in tanh_values]
+        states.append(state.clone())
+        work.positions = [sequence[start:stop] for sequence in positions]
+        work.tanh_values = [sequence[start:stop] for sequence in tanh_values]
         work.rebuild((start, stop), state, backwards=False)
-    return Kept(torch.stack(borders), 1, tuple(positions), tuple(tanh_values))
-
-
-def plan(
-    layers: list[Layer],
-    x: Tensor,
-    lengths: Tensor | None,
-    masks: Tensor | None,
-    engine: Engine,
-    part: slice = slice(None),
-) -> Work:
-    """Choose a chunk length and prepare the work on a part of the batch.
-
-    The length is that for the whole batch: parts run at the same time and share the cache.
-    """
-    columns = x.shape[1] * layers[0].weight.shape[0]
-    chunk = engine.chunk(x.shape[0], columns, len(layers), x.element_size())
-    wide = sum(layer.wide for layer in layers)
-    return Work(
-        layers,
-        x[:, part],
-        None if lengths is None else lengths[part],
-        None if masks is None else masks[:, part],
-        chunk,
-        engine,
-        kept_chunks(chunk, columns, wide, x.element_size()),
-    )
+    return Checkpoints(torch.stack(states), 1, tuple(positions), tuple(tanh_values))

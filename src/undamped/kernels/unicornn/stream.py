@@ -6,22 +6,22 @@ same kernel, so that a stream gives the bits of a whole sequence.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from undamped.kernels.shared.allocate import contiguous_copy
+from undamped.kernels.shared.columns import Columns, sequence_table
 from undamped.kernels.shared.row_stable_matmul import rounded_up
 from undamped.kernels.shared.sample import fitting
 from undamped.kernels.unicornn.stack import Layer
 
 
-def frozen(layer: Layer) -> Layer:
-    """Copy a layer's parameters, without gradients."""
-    names = ("input_weight", "bias", "weight", "step")
-    return replace(layer, **{name: contiguous_copy(getattr(layer, name)) for name in names})
+def _transposed_blocks(layer: Layer) -> list[tuple[int, Tensor]]:
+    """Return each source of a layer with a copy of its part of the input matrix, (size, hidden)."""
+    return [(source, contiguous_copy(block).t()) for source, block in layer.blocks()]
 
 
 class PreparedStack:
@@ -34,11 +34,7 @@ class PreparedStack:
     """
 
     def __init__(self, layers: list[Layer]) -> None:
-        self._layers: list[tuple[list[tuple[int, Tensor]], tuple[Any, ...]]] = []
-        for layer in (frozen(layer) for layer in layers):
-            blocks = [(source, block.t()) for source, block in layer.blocks()]
-            constants = [t.numpy() for t in (layer.weight, layer.step, layer.bias)]
-            self._layers.append((blocks, (*constants, constants[0].dtype.type(layer.alpha))))
+        self._layers = [(_transposed_blocks(layer), layer.constants()) for layer in layers]
 
     @torch.no_grad()
     def advance(self, x: Tensor, position: Tensor, velocity: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,25 +48,22 @@ class PreparedStack:
         Returns:
             The new positions and velocities; the last position is the output.
         """
-        from undamped.kernels.unicornn import compiled as kernels
-
-        batch, kernel = x.shape[0], kernels.forward(False)
+        batch, columns = x.shape[0], Columns()
+        kernel = columns.kernels("unicornn")["forward"]
         inputs = x.detach()
         if batch != rounded_up(batch):
             inputs = x.new_zeros(rounded_up(batch), x.shape[1])
             inputs[:batch] = x
         outputs = [inputs]
-        y, z = contiguous_copy(position), contiguous_copy(velocity)
-        ys, zs = y.view(len(y), -1).numpy(), z.view(len(z), -1).numpy()
+        state = torch.stack([position.detach(), velocity.detach()], dim=1)
         for at, (blocks, constants) in enumerate(self._layers):
             source, block = blocks[0]
             into = torch.mm(outputs[source], block)
             for source, block in blocks[1:]:
                 into.add_(torch.mm(outputs[source], block))
-            row = into[:batch].view(1, -1).numpy()
-            kernel(row, *constants, ys[at], zs[at], ys[at], 0, row.shape[1])
+            columns.run(kernel, [into[:batch].unsqueeze(0)], constants, state[at])
             outputs.append(into)
-        return y, z
+        return state[:, 0].contiguous(), state[:, 1].contiguous()
 
 
 class OscillatorStream:
@@ -85,28 +78,24 @@ class OscillatorStream:
     """
 
     def __init__(self, layers: list[Layer], position: Tensor, velocity: Tensor) -> None:
-        from undamped.kernels.unicornn import compiled as kernels
-
         count, batch, hidden = position.shape
-        self._shape = (count, batch, hidden)
         self._inputs = next(c.sizes[0] for c in layers if c.sources[0] == 0)
-        # Outputs of the network's input and of each layer, with spare rows (see `products`).
+        # Outputs of the network's input and of each layer, with spare rows (`row_stable_matmul`).
         like, rows = position.detach(), rounded_up(batch)
         widths = [self._inputs, *[hidden] * count]
         self._outputs = [like.new_zeros(rows, width) for width in widths]
-        self._state = torch.stack([position.detach(), velocity.detach()])
-        self._kernel = kernels.forward(False)
-        state = self._state.view(2, count, batch * hidden).numpy()
-        unused = state[0, 0]
+        self._kernel = Columns().kernels("unicornn")["forward"]
+        columns = batch * hidden
+        # The values of a column scan: constants, position and velocity of every layer.
+        constants = [layer.constants().repeat(1, batch) for layer in layers]
+        state = torch.stack([like, velocity.detach()], dim=1).view(count, 2, columns)
+        self._values = torch.cat([torch.stack(constants), state], dim=1)
         self._layers: list[tuple[list[tuple[Tensor, Tensor]], Tensor, tuple[Any, ...]]] = []
-        for at, layer in enumerate(frozen(layer) for layer in layers):
-            blocks = [(self._outputs[source], block.t()) for source, block in layer.blocks()]
-            into = self._outputs[at + 1]
-            constants = [t.numpy() for t in (layer.weight, layer.step, layer.bias)]
-            alpha = state.dtype.type(layer.alpha)
-            row = into[:batch].view(1, -1).numpy()
-            arguments = (row, *constants, alpha, state[0, at], state[1, at], unused)
-            self._layers.append((blocks, into, (*arguments, 0, batch * hidden)))
+        for into, layer, values in zip(self._outputs[1:], layers, self._values, strict=True):
+            blocks = [(self._outputs[i], block) for i, block in _transposed_blocks(layer)]
+            table = sequence_table([into[:batch].unsqueeze(0)], columns)
+            arguments = (table, values.numpy(), np.ones(1, np.int64), 1, 0, columns)
+            self._layers.append((blocks, into, arguments))
         self._input = self._outputs[0][:batch]
         self._output = self._outputs[-1][:batch]
         self._sample_shape, self._dtype = self._input.shape, self._input.dtype
@@ -138,4 +127,7 @@ class OscillatorStream:
     @property
     def state(self) -> tuple[Tensor, Tensor]:
         """A copy of position and velocity, (layers, batch, hidden) each."""
-        return self._state[0].clone(), self._state[1].clone()
+        position, velocity = (
+            self._values[:, -2:].view(len(self._values), 2, *self._output.shape).unbind(1)
+        )
+        return position.clone(), velocity.clone()

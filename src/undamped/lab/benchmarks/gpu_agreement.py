@@ -135,7 +135,7 @@ def error_of(
 
 
 _SHORT = {
-    "undamped.kernels.unicornn.engine.GPU_CHUNK": 48,
+    "undamped.kernels.shared.columns.GPU_CHUNK": 48,
     "undamped.kernels.unicornn.stack.ANCHORS": 2,
 }
 

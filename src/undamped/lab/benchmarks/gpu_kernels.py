@@ -27,10 +27,10 @@ from undamped.lab.benchmarks.timing import benchmark
 from undamped.lab.report.table import Progress, Report, Table, silent
 
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
-WHOLE_NUMBERS = ("steps", "chunk", "hidden", "columns")
-COUNTS = ("lengths", "remaining")
-PAIRS = ["COMPLEX", "PER_STEP", "SUMMARY"]
-DOUBLE_SUMS = ("grad_weight", "grad_step", "grad_bias", "grad_forget", "grad_reset")
+FORMS = {1: "", 2: "complex", 4: "matrices"}
+"""By SIZE, the number of coefficients per unit."""
+TYPES = {"steps": "i32", "hidden": "i32", "remaining": "*i32", "sums": "*fp64"}
+"""Of arguments that are not pointers to numbers of the kernel's type."""
 
 
 @dataclass(frozen=True)
@@ -54,48 +54,32 @@ class Compiled:
     size: int
 
 
-def variants() -> Iterator[tuple[str, Any, dict[str, bool]]]:
+def variants() -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """Yield name, kernel and compile-time flags of every variant, with sequence lengths."""
-    from undamped.kernels.indrnn import gpu as independent
     from undamped.kernels.linear import gpu as linear
-    from undamped.kernels.linear import oscillator_gpu as oscillator
-    from undamped.kernels.sru import gpu as light
-    from undamped.kernels.unicornn import gpu as oscillators
+    from undamped.kernels.shared.columns import GPUColumns
 
-    both = (False, True)
-    forward = oscillators.oscillator_forward
-    yield "oscillator_forward", forward, {"KEEP": False, "KNOWN": False}
-    yield "oscillator_forward, tanh kept", forward, {"KEEP": True, "KNOWN": False}
-    yield "oscillator_forward, tanh known", forward, {"KEEP": False, "KNOWN": True}
-    yield "oscillator_inverse", oscillators.oscillator_inverse, {}
-    yield "oscillator_backward", oscillators.oscillator_backward, {}
-    for direction, relu in product(("forward", "backward"), both):
-        name = f"independent_{direction}"
-        yield f"{name}, {'relu' if relu else 'tanh'}", getattr(independent, name), {"RELU": relu}
-    yield "light_forward", light.light_forward, {}
-    yield "light_backward", light.light_backward, {}
-    for direction, per_step, summary in product(("forward", "backward"), both, both):
-        name = f"linear_{direction}"
-        flags = {"PER_STEP": per_step, "SUMMARY": summary}
-        yield name + _flag_names(flags), getattr(linear, name), flags
-    for direction, *values in product(("forward", "backward"), both, both, both):
-        name = f"pair_{direction}"
-        flags: dict[str, bool] = dict(zip(PAIRS, values, strict=True))
-        yield name + _flag_names(flags), getattr(linear, name), flags
-    for summary, velocities in ((False, False), (True, False), (False, True)):
-        flags = {"SUMMARY": summary, "VELOCITIES": velocities}
-        yield "driven_forward" + _flag_names(flags), oscillator.forced_forward, flags
-    for summary in both:
-        flags = {"SUMMARY": summary}
-        yield "driven_backward" + _flag_names(flags), oscillator.forced_backward, flags
+    columns, both = GPUColumns(), (False, True)
+    kernels: list[tuple[Any, dict[str, Any]]] = []
+    for package in ("unicornn", "indrnn", "sru"):
+        kernels += columns.kernels(package).values()
+    for per_step, size in product(both, FORMS):
+        flags = {"PER_STEP": per_step, "SIZE": size}
+        kernels += [(linear.linear_forward, flags), (linear.linear_backward, flags)]
+        kernels += [(linear.linear_summary, flags | {"BACKWARD": value}) for value in both]
+    kernels += [(linear.forced_forward, {"VELOCITIES": value}) for value in both]
+    kernels += [(linear.forced_summary, {"BACKWARD": value}) for value in both]
+    kernels.append((linear.forced_backward, {}))
+    for kernel, flags in kernels:
+        yield kernel.__name__ + _flag_names(flags), kernel, flags
 
 
-def _flag_names(flags: dict[str, bool]) -> str:
-    names = [name.lower().replace("_", " ") for name, on in flags.items() if on]
-    return "".join(f", {name}" for name in names)
+def _flag_names(flags: dict[str, Any]) -> str:
+    names = [name.lower().replace("_", " ") for name, value in flags.items() if value is True]
+    return "".join(f", {name}" for name in (*names, FORMS.get(flags.get("SIZE", 1))) if name)
 
 
-def compiled_for(target: str, kernel: Any, flags: dict[str, bool], number: str = "fp32") -> Any:
+def compiled_for(target: str, kernel: Any, flags: dict[str, Any], number: str = "fp32") -> Any:
     """Compile a kernel with Triton.
 
     Args:
@@ -108,24 +92,17 @@ def compiled_for(target: str, kernel: Any, flags: dict[str, bool], number: str =
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from undamped.kernels.shared.gpu import BLOCK, OPTIONS, STAGES
+    from undamped.kernels.shared.gpu import OPTIONS
 
-    values = {**flags, "LENGTHS": True, "BLOCK": BLOCK, "STAGES": STAGES}
-    signature = {name: _type(name, number) for name in kernel.arg_names}
+    values = {**flags, "LENGTHS": True}
+    signature = {
+        name: "constexpr" if name.isupper() else TYPES.get(name, f"*{number}")
+        for name in kernel.arg_names
+    }
     source = ASTSource(kernel, signature, constexprs=values)
     nvidia = target.startswith("sm_")
     gpu = GPUTarget("cuda", int(target[3:]), 32) if nvidia else GPUTarget("hip", target, 64)
     return triton.compile(source, target=gpu, options=dict(OPTIONS))
-
-
-def _type(name: str, number: str) -> str:
-    if name.isupper():
-        return "constexpr"
-    if name in WHOLE_NUMBERS:
-        return "i32"
-    if name in COUNTS:
-        return "*i32"
-    return "*fp64" if name in DOUBLE_SUMS else f"*{number}"
 
 
 def measured(name: str, target: str, answer: Any) -> Compiled:

@@ -231,12 +231,10 @@ def _train_plain(network: OscillatorNetwork, x: Tensor) -> None:
 
 def _lower_bound(shape: StackShape, x: Tensor) -> tuple[Callable[[], None], Callable[[], None]]:
     """Return the products and the scans of a pass, repeated on one chunk."""
-    from undamped.kernels.shared.chunks import chunk_length, scan_bytes
-    from undamped.kernels.shared.threads import over_columns
-    from undamped.kernels.unicornn import compiled as kernels
+    from undamped.kernels.shared.columns import Columns
 
-    columns = shape.batch * shape.units
-    chunk = chunk_length(shape.steps, scan_bytes(columns, shape.layers, 4))
+    columns, width = Columns(), shape.batch * shape.units
+    chunk = columns.chunk(shape.steps, width, shape.layers, 4)
     rows = chunk * shape.batch
     weights = [torch.randn(shape.units, shape.inputs)]
     weights += [torch.randn(shape.units, shape.units) for _ in range(shape.layers - 1)]
@@ -253,23 +251,24 @@ def _lower_bound(shape: StackShape, x: Tensor) -> tuple[Callable[[], None], Call
                 if layer:
                     torch.mm(targets[layer], weight, out=below)  # gradient of the input
 
-    network = build_stack(shape)
-    step = network.cell(0).constants()[0].detach().numpy()
-    ones = torch.ones(shape.units).numpy()
-    arrays = [torch.randn(chunk, columns).numpy() for _ in range(4)]
-    state = torch.zeros(5, columns).numpy()
-    sums = torch.zeros(3, columns, dtype=torch.float64).numpy()
-    alpha = state.dtype.type(1)
+    cell = build_stack(shape).cell(0)
+    constants = torch.stack([torch.ones(shape.units)] * 4)
+    constants[1] = cell.constants()[0].detach()
+    sequences = [torch.randn(chunk, width) for _ in range(4)]
+    state, grad_state = torch.zeros(2, width), torch.zeros(3, width)
+    sums = torch.zeros(3, width, dtype=torch.float64)
+    kernels = columns.kernels("unicornn")
 
     def scans() -> None:
         for _ in range(repeats):
             for _ in range(shape.layers):
-                constants = (ones, step, ones, alpha, state[0], state[1], state[2])
-                over_columns(kernels.forward(False), chunk, columns, arrays[0], *constants)
-                over_columns(kernels.forward_keep(False), chunk, columns, *arrays[:2], *constants)
-                arguments = (*arrays, state[0], ones, step, alpha, state[1], *state[3:], *sums)
-                over_columns(kernels.backward(False), chunk, columns, *arguments, state[2])
-                state.fill(0)
+                columns.run(kernels["forward"], sequences[:1], constants, state)
+                columns.run(kernels["forward_store"], sequences[:2], constants, state)
+                columns.run(
+                    kernels["backward"], sequences, constants, grad_state, sums=sums, first=state[0]
+                )
+                state.zero_()
+                grad_state.zero_()
 
     return products, scans
 

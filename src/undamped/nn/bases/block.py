@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.kernels.linear.gate import gated_unit, reference_gated_unit
-from undamped.kernels.linear.norm import row_norm
+from undamped.kernels.linear.block_parts import gated_unit, reference_gated_unit, row_norm
 from undamped.nn.bases.cell import Cell, ScanResult, State
 from undamped.nn.sequence_tensors import mask_and_last
 

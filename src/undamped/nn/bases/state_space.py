@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.kernels.linear.product import stored_product
-from undamped.kernels.linear.reading import read_and_pass
+from undamped.kernels.linear.block_parts import read_and_pass, stored_product
 from undamped.nn.bases.cell import Cell, MemoryPlan, ScanResult, State
 from undamped.nn.sequence_tensors import mask_and_last
 

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from undamped.kernels.shared.jit import njit
-from undamped.kernels.unicornn.compiled import OPTIONS
+from undamped.kernels.shared.jit import KERNEL, njit
 from undamped.lab.baselines.bank.kernels.pools import Rates, rotate
 
 
@@ -73,7 +72,7 @@ class Drivers(NamedTuple):
 def pools_loop(with_gaps: bool) -> Callable[..., None]:
     """Return the loop over the sequences `low` to `high`; it updates the pools in place."""
 
-    @njit(**OPTIONS)
+    @njit(**KERNEL)
     def bank_pools(inputs: Any, bank: Any, pools: Any, low: int, high: int) -> None:
         drive, gaps, lengths = inputs
         cosine, sine, output_cosine, output_sine, damping, frequency, thresholds = bank
@@ -115,7 +114,7 @@ def pools_loop(with_gaps: bool) -> Callable[..., None]:
 def drive_loop() -> Callable[..., None]:
     """Return the loop that computes the drive of every oscillator from the samples of a stream."""
 
-    @njit(**OPTIONS)
+    @njit(**KERNEL)
     def bank_drive(
         x: Any, observed: Any, drivers: Any, last: Any, has_last: Any, signals: Any, out: Any
     ) -> None:
@@ -147,7 +146,7 @@ def drive_loop() -> Callable[..., None]:
 def features_loop() -> Callable[..., None]:
     """Return the loop that writes the standardised features of the first sequence."""
 
-    @njit(**OPTIONS)
+    @njit(**KERNEL)
     def bank_features(pools: Any, levels: bool, mean: Any, std: Any, out: Any) -> None:
         _, _, current, total, peak, trough, above, _, longest, samples = pools
         width, thresholds = current.shape[1], above.shape[1]
