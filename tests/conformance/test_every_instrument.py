@@ -25,7 +25,7 @@ def probes():
     task = tasks.build("adding", length=20)
     inputs = task.batch("test", 0, 4).inputs
     pairs = tasks.build("same-different", colours="joint")
-    filmed = tasks.build("pendulum-pictures", films=8, asked=6, horizon=1.0)
+    filmed = tasks.build("pendulum-pictures", films=8, length=6, horizon=1.0)
     moving = tasks.build("spring", trajectories=8, readings=4, span=0.5, horizon=1.0)
     waves = tasks.build("periodic", series=8)
     layer = nn.TransformerEncoderLayer(2, 1, 4)

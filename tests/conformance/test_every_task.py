@@ -22,7 +22,7 @@ SMALL = {
     "two-body": {"trajectories": 8},
     "three-body": {"trajectories": 8},
     "pendulum-pictures": {"films": 8},
-    "hopper": {"series": 8, "points": 10, "seen": 5},
+    "hopper": {"series": 8, "points": 10, "observed": 5},
 }
 # A task with a required option reads a file of the user, which its own tests write.
 TASKS = [name for name in tasks if not any(o.required for o in options_of(tasks[name]).values())]

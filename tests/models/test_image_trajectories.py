@@ -86,7 +86,7 @@ def test_pictures_show_the_angle():
 def test_a_model_of_films_learns_and_is_tested_for_longer(tmp_path):
     run = fit(
         "hgn", "pendulum-pictures", model_options={"hidden_size": 16, "channels": 4},
-        task_options={"films": 16, "asked": 6, "horizon": 2.0},
+        task_options={"films": 16, "length": 6, "horizon": 2.0},
         train={"steps": 40, "batch_size": 8, "validate_every": 20, "learning_rate": 1e-2},
         out=tmp_path, progress=False,
     )  # fmt: skip
@@ -108,5 +108,5 @@ def test_films_that_do_not_fit_are_refused(model):
         undamped.models.HGN(replace(undamped.models.HGN.example_shape(), picture_shape=(1, 18, 16)))
     with pytest.raises(OptionError, match=r"task.size must be a multiple of 4, got 18"):
         undamped.lab.tasks.build("pendulum-pictures", size=18)
-    with pytest.raises(OptionError, match=r"task.asked must be at least frames \(5\), got 3"):
-        undamped.lab.tasks.build("pendulum-pictures", asked=3)
+    with pytest.raises(OptionError, match=r"task.length must be at least frames \(5\), got 3"):
+        undamped.lab.tasks.build("pendulum-pictures", length=3)

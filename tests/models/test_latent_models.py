@@ -349,7 +349,7 @@ def test_a_loss_that_is_not_finite_names_the_part_where_that_began(name):
 
 
 def test_the_weights_of_ode2vae_are_shared_by_the_training_sequences(tmp_path):
-    task = tasks.build("periodic", series=30, points=10, seen=5)
+    task = tasks.build("periodic", series=30, points=10, observed=5)
     quick = {"steps": 1, "validate_every": 1}
     for options, expected in (({}, 30), ({"sequences": 7}, 7)):
         run = fit("ode2vae", task, model_options=options, train=quick, out=tmp_path, progress=False)

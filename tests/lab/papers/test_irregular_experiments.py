@@ -57,7 +57,9 @@ def test_the_experiment_trains_all_and_has_a_table(data, monkeypatch):
 
 def test_guesses_have_what_they_had_elsewhere():
     assert tasks.build("periodic").chance.metric == pytest.approx(0.106, rel=0.1)
-    assert tasks.build("periodic", ask="second-half").chance.metric == pytest.approx(0.53, rel=0.1)
+    assert tasks.build("periodic", query="second-half").chance.metric == pytest.approx(
+        0.53, rel=0.1
+    )
     assert tasks.build("double-ou").chance.metric == pytest.approx(0.0176, rel=0.15)
 
 
@@ -83,7 +85,7 @@ def test_hoppers_fall_as_mujoco_says():
         mujoco.mj_step(model, data)
     joints = found[:, 0, 3:6]
     assert (joints >= model.jnt_range[3:, 0]).all() and (joints <= model.jnt_range[3:, 1]).all()
-    task = tasks.build("hopper", series=40, points=20, seen=4)
+    task = tasks.build("hopper", series=40, points=20, observed=4)
     _, values = task.data("train")
     torch.testing.assert_close(values.std((0, 1)), torch.ones(12))
     assert task.span == 0.1 and task.batch("test", 0, 3).targets.shape == (20, 3, 12)
@@ -101,12 +103,12 @@ def test_latent_models_say_how_digits_turn(tmp_path, monkeypatch):
     assert len(figure.axes) == 4 * 16
     again = rotating_digits.run(**options)
     assert json.loads(json.dumps(again.to_dict())) == json.loads(json.dumps(result.to_dict()))
-    later = rotating_digits.run(**options | {"networks": ("ode2vae",), "ask": "second-half"})
+    later = rotating_digits.run(**options | {"networks": ("ode2vae",), "query": "second-half"})
     assert later.records[0].frames.shape == (8, 14, 14) and later.figures()
     task = RotatingDigits()
     frames = rotating_digits.digit_frames(task.batch("test", 0, 3), 0)
     observed = ~np.isnan(frames["observed"]).all((1, 2))
     assert observed.sum() == 8
     np.testing.assert_array_equal(frames["observed"][observed], frames["true"][observed])
-    task = RotatingDigits(ask="second-half")
+    task = RotatingDigits(query="second-half")
     assert set(rotating_digits.digit_frames(task.batch("test", 0, 3), 0)) == {"true"}

@@ -33,7 +33,7 @@ def small(monkeypatch):
 def test_a_grid_goes_on_where_it_stopped(small, tmp_path):
     lines = []
     options = {
-        "tasks": ("rmts",), "holdouts": (50, -1), "contestants": ("CoRelNet+frozen", "unicornn"),
+        "tasks": ("rmts",), "holdouts": (50, -1), "models": ("CoRelNet+frozen", "unicornn"),
         "steps": 1, "out": str(tmp_path),
     }  # fmt: skip
     with undamped.plain_loops():
@@ -54,9 +54,7 @@ def test_a_grid_goes_on_where_it_stopped(small, tmp_path):
 
 
 def test_games_stand_beside_the_printed_numbers(small, tmp_path):
-    result = relational_games(
-        games=("between",), contestants=("CoRelNet",), steps=2, out=str(tmp_path)
-    )
+    result = relational_games(games=("between",), models=("CoRelNet",), steps=2, out=str(tmp_path))
     assert [record["case"] for record in result.records] == ["hexominoes", "stripes"]
     assert "(96.6)" in result.markdown() and "(93.1)" in result.markdown()
     assert len(GAMES_PAPER) == 9 * 12 and GAMES_PAPER["left-of", "hexominoes", "RN"] == "51.0"
@@ -84,7 +82,7 @@ def test_remedies_are_rows_and_encoders_columns(small, tmp_path):
 def test_names_that_nobody_knows(tmp_path):
     for run, wrong in (
         (relations, {"tasks": ("rmtss",)}),
-        (relations, {"contestants": ("CoRelNett",)}),
+        (relations, {"models": ("CoRelNett",)}),
         (spurious.run, {"remedies": ("cosinus",)}),
         (spurious.run, {"tasks": ("rmtss",)}),
         (comparison, {"tasks": ("comparisons",)}),

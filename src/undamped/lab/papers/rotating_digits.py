@@ -54,20 +54,20 @@ class Prediction:
 def run(
     *,
     networks: Sequence[str] = ("ode2vae", "latent-ode"),
-    ask: Query = "all",
-    seen: PositiveInt = 8,
+    query: Query = "all",
+    observed: PositiveInt = 8,
     steps: PositiveInt = 2000,
-    shown: NonNegativeInt = 0,
+    example: NonNegativeInt = 0,
     **options: Unpack[SeedOptions],
 ) -> Report:
     """Predict all frames of rotating digits from some of them, by latent variable models.
 
     Args:
         networks: Names of models: ode2vae, latent-ode, rnn-vae.
-        ask: Whether all frames are requested, or the second half from the first.
-        seen: How many of the 16 frames a model observes.
+        query: Whether all frames are requested, or the second half from the first.
+        observed: How many of the 16 frames a model observes.
         steps: Updates of each, of 40 digits.
-        shown: The index of the test digit in the figure.
+        example: The index of the test digit in the figure.
         options: Seed, folder and progress; see `SeedOptions`.
 
     Example:
@@ -79,7 +79,7 @@ def run(
     """
     for name in networks:
         models[name]  # raises for an unknown name
-    task = RotatingDigits(ask=ask, seen=seen, seed=options["seed"])
+    task = RotatingDigits(query=query, observed=observed, seed=options["seed"])
     batch = task.batch("test", 0, task.sequences("test"))
     predictions = []
     for number, name in enumerate(networks):
@@ -89,7 +89,7 @@ def run(
             name,
             "rotating-digits",
             model_options=OPTIONS | SIZES.get(name, {}),
-            task_options={"ask": ask, "seen": seen},
+            task_options={"query": query, "observed": observed},
             train={"steps": steps, "validate_every": max(1, steps // 10)},
             seed=options["seed"],
             out=options["out"],
@@ -98,7 +98,7 @@ def run(
         result = trained.result
         assert result is not None
         with torch.no_grad():
-            answer = trained.model().eval()(batch)[:, shown]
+            answer = trained.model().eval()(batch)[:, example]
         predictions.append(
             Prediction(
                 name,
@@ -123,7 +123,7 @@ def run(
     ]
     rows.append((task.chance.rule, f"{baseline:.4f}", "100%", "", "", ""))
     header = ("", "test mse", "of the baseline", "parameters", "updates", "CPU s")
-    frames = digit_frames(batch, shown)
+    frames = digit_frames(batch, example)
     frames |= {prediction.model: prediction.frames for prediction in predictions}
     return Report(
         predictions,

@@ -32,7 +32,7 @@ class Lorenz96(ArrayTask):
     Args:
         force: The external force F.
         length: Readings of a sequence.
-        ahead: How many readings ahead the target is.
+        horizon: How many readings ahead the target is.
         data_seed: Seed of the initial states.
         seed: Seed of the order of the batches.
 
@@ -64,12 +64,12 @@ class Lorenz96(ArrayTask):
         force: PositiveFloat = 8.0,
         *,
         length: PositiveInt = 2000,
-        ahead: PositiveInt = 25,
+        horizon: PositiveInt = 25,
         data_seed: NonNegativeInt = 0,
         seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(seed)
-        self.force, self.length, self.ahead, self.data_seed = force, length, ahead, data_seed
+        self.force, self.length, self.horizon, self.data_seed = force, length, horizon, data_seed
 
     @cached_property
     def _data(self) -> dict[Split, Tensor]:
@@ -79,14 +79,14 @@ class Lorenz96(ArrayTask):
     def _trajectories(self, stream: int) -> Tensor:
         random = np.random.default_rng([self.data_seed, stream])
         start = self.force + random.uniform(-0.5, 0.5, (SEQUENCES, VARIABLES))
-        states = integrate(start, self.force, self.length + self.ahead)
+        states = integrate(start, self.force, self.length + self.horizon)
         return torch.from_numpy(states).float()
 
     @property
     def chance(self) -> Chance:
         """The score of the mean training target."""
-        mean = self._data["train"][self.ahead :].mean((0, 1))
-        answers = self._data["test"][self.ahead :].double()
+        mean = self._data["train"][self.horizon :].mean((0, 1))
+        answers = self._data["test"][self.horizon :].double()
         loss = (answers - mean).square().mean().item()
         error = math.sqrt(loss / answers.square().mean().item())
         return Chance(loss=loss, metric=error, rule="always the mean state")
@@ -98,7 +98,7 @@ class Lorenz96(ArrayTask):
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
         """Return states, and those `ahead` readings later."""
         states = self._data[split][:, index]
-        return Batch(states[: self.length], states[self.ahead :])
+        return Batch(states[: self.length], states[self.horizon :])
 
     def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
         """Return the sums of squared errors and of squared targets."""

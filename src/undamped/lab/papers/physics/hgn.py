@@ -121,7 +121,7 @@ def run(
             Goal(f"seed {seed}: mean error of the angle, radians", angle, 0.3),
         ]
         videos.append(video)
-        settings = {"size": task.size, "observed": task.asked, "step": task.step}
+        settings = {"size": task.size, "observed": task.length, "step": task.step}
         options["progress"](f"seed {seed}")
     header = ("", "error", "baseline", "angle off by", "right until", "energy correlation", "s")
     plots = {

@@ -82,7 +82,7 @@ def relations(
     *,
     tasks: Sequence[str] = DEFAULT_TASKS,
     holdouts: Sequence[int] = (LARGEST,),
-    contestants: Sequence[str] = ("CoRelNet", "CoRelNet+frozen", "ESBN", "Transformer", "LSTM"),
+    models: Sequence[str] = ("CoRelNet", "CoRelNet+frozen", "ESBN", "Transformer", "LSTM"),
     **budget: Unpack[GridOptions],
 ) -> Report:
     """Learn a rule from a few objects, and apply it to objects that are not in the training set.
@@ -93,7 +93,7 @@ def relations(
             distribution-of-10 (-restricted).
         holdouts: How many of 100 objects are held out for the test of the first four; −1 for as
             many as possible, which the others have.
-        contestants: Names of models: CoRelNet, CoRelNet-T, ESBN, PrediNet, Transformer, LSTM, RN,
+        models: Names of models: CoRelNet, CoRelNet-T, ESBN, PrediNet, Transformer, LSTM, RN,
             NTM, MNM, variants such as CoRelNet+sensory, CoRelNet+asymmetric and CoRelNet+frozen, or
             names of recurrent networks.
         full: Use the budget of the thesis: all of its tasks, holdouts and models, 5,000 updates,
@@ -101,7 +101,7 @@ def relations(
         budget: See `GridOptions`.
 
     Example:
-        >>> result = relations(tasks=("rmts",), contestants=("CoRelNet", "LSTM"), steps=500)
+        >>> result = relations(tasks=("rmts",), models=("CoRelNet", "LSTM"), steps=500)
 
     Reference:
         G. Kerg and others. On neural architecture inductive biases for relational tasks. 2022,
@@ -109,9 +109,9 @@ def relations(
     """
     if budget["full"]:
         tasks, holdouts = (*BASIC, *NEW_RULES), FULL_HOLDOUTS
-        contestants = tuple(name.replace(", ", "+") for name in VARIANTS)
+        models = tuple(name.replace(", ", "+") for name in VARIANTS)
         budget["steps"], budget["seeds"] = 5000, 10
-    players, cases = variants(contestants), _cases(tasks, holdouts)
+    players, cases = variants(models), _cases(tasks, holdouts)
     grid = train_grid(cases, players, budget)
     settings = {"tasks": list(tasks), "holdouts": list(holdouts), **_counts(budget)}
     return grid_report("relations", _title(budget), grid, settings)
@@ -146,34 +146,34 @@ def _counts(budget: GridOptions) -> dict[str, int]:
 def relational_games(
     *,
     games: Sequence[Game] = GAMES,
-    contestants: Sequence[str] = ("CoRelNet", "CoRelNet-T", "Transformer", "LSTM"),
+    models: Sequence[str] = ("CoRelNet", "CoRelNet-T", "Transformer", "LSTM"),
     **budget: Unpack[GameOptions],
 ) -> Report:
     """Learn relational games with pentominoes, and test them with hexominoes and stripes.
 
     Args:
         games: Names of games.
-        contestants: Names of models: CoRelNet, CoRelNet-T, ESBN, PrediNet, Transformer, MNM, LSTM,
+        models: Names of models: CoRelNet, CoRelNet-T, ESBN, PrediNet, Transformer, MNM, LSTM,
             NTM, RN, their variants, or names of recurrent networks.
         full: Use the budget of the thesis: all models and 10 seeds. Days on two cores.
         budget: See `GridOptions`.
 
     Example:
-        >>> result = relational_games(games=("between",), contestants=("CoRelNet",))
+        >>> result = relational_games(games=("between",), models=("CoRelNet",))
 
     Reference:
         G. Kerg and others. On neural architecture inductive biases for relational tasks. 2022,
         tables 1 and 2 of the appendix; the games: M. Shanahan and others. ICML, 2020.
     """
     if budget["full"]:
-        games, contestants = GAMES, tuple(_TABLE)
+        games, models = GAMES, tuple(_TABLE)
         budget["steps"], budget["seeds"] = 2500, 10
     cases = []
     for game in games:
         splits = ("hexominoes",) if game in SHAPE_GAMES else ("hexominoes", "stripes")
         names = {split: split for split in splits}
         cases.append(Case(game, "", "relational-games", {"game": game}, names))
-    grid = train_grid(cases, variants(contestants), budget, GAMES_PAPER)
+    grid = train_grid(cases, variants(models), budget, GAMES_PAPER)
     title = f"{_title(budget)[:-1]}; in brackets the mean of ten in the thesis."
     settings = {"games": list(games), **_counts(budget)}
     return grid_report("relational-games", title, grid, settings)
@@ -183,7 +183,7 @@ def relational_games(
 def comparison(
     *,
     tasks: Sequence[str] = tuple(COMPARISONS),
-    contestants: Sequence[str] = (
+    models: Sequence[str] = (
         *("CoRelNet", "CoRelNet+asymmetric", "ESBN", "ESBN+asymmetric"),
         *("CoRelNet-diff", "CoRelNet-mix"),
     ),
@@ -194,13 +194,13 @@ def comparison(
     Args:
         tasks: Names of tasks: comparison, transitive-comparison, same-different, rmts,
             distribution-of-n, identity-rules.
-        contestants: Names of models: CoRelNet, CoRelNet+asymmetric, ESBN, ESBN+asymmetric,
+        models: Names of models: CoRelNet, CoRelNet+asymmetric, ESBN, ESBN+asymmetric,
             CoRelNet-diff, CoRelNet-mix, and those of `undamped reproduce relations`.
         full: Use the budget of the thesis: 5,000 updates, 10 seeds. A day on two cores.
         budget: See `GridOptions`.
 
     Example:
-        >>> result = comparison(tasks=("comparison",), contestants=("CoRelNet", "CoRelNet-diff"))
+        >>> result = comparison(tasks=("comparison",), models=("CoRelNet", "CoRelNet-diff"))
 
     Reference:
         G. Kerg. Inductive biases for efficient information transfer in artificial networks, figures
@@ -209,7 +209,7 @@ def comparison(
     if budget["full"]:
         budget["steps"], budget["seeds"] = 5000, 10
     check_names("task of this experiment", tasks, list(COMPARISONS))
-    grid = train_grid([COMPARISONS[name] for name in tasks], variants(contestants), budget)
+    grid = train_grid([COMPARISONS[name] for name in tasks], variants(models), budget)
     return grid_report(
         "comparison", _title(budget), grid, {"tasks": list(tasks), **_counts(budget)}
     )

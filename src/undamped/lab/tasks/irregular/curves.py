@@ -79,14 +79,14 @@ class CurveOptions(TypedDict, total=False):
     points: Annotated[
         PositiveInt, Default(100, "Points of a curve; half of them in the first half of its time.")
     ]
-    seen: Annotated[
+    observed: Annotated[
         PositiveInt,
         Default(
             20,
-            'How many points a model receives; with ask="second-half" all are in the first half.',
+            'How many points a model receives; with query="second-half" all are in the first half.',
         ),
     ]
-    ask: Annotated[
+    query: Annotated[
         Query,
         Default(
             "all", "Whether all points are predicted, also the observed ones, or the second half."
@@ -111,16 +111,16 @@ class CurveTask(IrregularTask):
     def __init__(self, options: Any) -> None:
         super().__init__(options["series"], options["seed"])
         self.points: int = options["points"]
-        self.seen: int = options["seen"]
-        self.ask: Query = options["ask"]
-        most = self.points if self.ask == "all" else self.points // 2
-        if self.seen > most:
+        self.observed: int = options["observed"]
+        self.query: Query = options["query"]
+        most = self.points if self.query == "all" else self.points // 2
+        if self.observed > most:
             raise OptionError(
-                f"task.seen must be at most {most}, the points that can be observed; got "
-                f"{self.seen}. Use fewer, or more points."
+                f"task.observed must be at most {most}, the points that can be observed; got "
+                f"{self.observed}. Use fewer, or more points."
             )
-        duration = self.span if self.ask == "all" else self.span / 2
-        self.clock = Clock(gap=duration / self.seen, span=self.span)
+        duration = self.span if self.query == "all" else self.span / 2
+        self.clock = Clock(gap=duration / self.observed, span=self.span)
 
     @abstractmethod
     def simulate_split(self, split: Split, random: np.random.Generator) -> Data:
@@ -130,15 +130,15 @@ class CurveTask(IrregularTask):
         """Return random points of curves, and the points that are predicted."""
         times, values = (tensor[index] for tensor in self.data(split))
         half = self.points // 2
-        window = self.points if self.ask == "all" else half
+        window = self.points if self.query == "all" else half
         # The first indices of a random order are a draw without replacement.
         if split == "train":
             order = torch.rand(len(index), window, generator=generator)
         else:  # for the whole split, so that observed points do not depend on the batch size
             first = self.generator(split, 0)
             order = torch.rand(self.sequences(split), window, generator=first)[index]
-        observed = order.argsort(1)[:, : self.seen].sort(1).values
-        targets = slice(None) if self.ask == "all" else slice(half, None)
+        observed = order.argsort(1)[:, : self.observed].sort(1).values
+        targets = slice(None) if self.query == "all" else slice(half, None)
         every_feature = observed.unsqueeze(-1).expand(-1, -1, values.shape[-1])
         return Batch(
             values.gather(1, every_feature).transpose(0, 1),
@@ -161,13 +161,13 @@ class CurveTask(IrregularTask):
         for b in range(prediction.shape[1]):
             for c in range(prediction.shape[-1]):
                 values = batch.inputs[:, b, c].numpy()
-                if self.ask == "all":
+                if self.query == "all":
                     times = batch.target_times[:, b], batch.times[:, b]
                     prediction[:, b, c] = np.interp(*times, values)
                 else:
                     prediction[:, b, c] = values.mean()
         error = float(np.square(prediction - batch.targets.numpy()).mean())
-        interpolated = self.ask == "all"
+        interpolated = self.query == "all"
         return error, "lines between observations" if interpolated else "the mean of observations"
 
 
@@ -179,7 +179,7 @@ class Periodic(CurveTask):
     mean 1 and deviation 0.1, noise uniform between 0 and 0.01, t from 0 to 5.
 
     Example:
-        >>> build("periodic", seen=20).batch("test", 0, 8).inputs.shape
+        >>> build("periodic", observed=20).batch("test", 0, 8).inputs.shape
         torch.Size([20, 8, 1])
 
     Reference:

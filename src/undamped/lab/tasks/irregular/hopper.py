@@ -27,11 +27,11 @@ class HopperOptions(CurveOptions, total=False):
 
     series: Annotated[PositiveInt, Default(2000, "Falls of the training split.")]
     points: Annotated[PositiveInt, Default(200, "Points of a fall, one every 0.005 s.")]
-    seen: Annotated[
+    observed: Annotated[
         PositiveInt,
         Default(
             10,
-            'How many points a model receives; with ask="second-half" all are in the first half.',
+            'How many points a model receives; with query="second-half" all are in the first half.',
         ),
     ]
 
@@ -45,7 +45,7 @@ class Hopper(CurveTask):
     and deviation of the training split. It falls freely, hits the ground and rolls over.
 
     Example:
-        >>> build("hopper", seen=10)
+        >>> build("hopper", observed=10)
 
     Reference:
         Y. Rubanova, R. Chen, D. Duvenaud. Latent ordinary differential equations for

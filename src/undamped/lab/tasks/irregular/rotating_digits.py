@@ -28,7 +28,7 @@ class RotationOptions(CurveOptions, total=False):
 
     series: Annotated[PositiveInt, Default(1000, "Digits of the training split, at most.")]
     points: Annotated[PositiveInt, Default(16, "Frames of a rotation.")]
-    seen: Annotated[PositiveInt, Default(8, "How many frames a model receives.")]
+    observed: Annotated[PositiveInt, Default(8, "How many frames a model receives.")]
 
 
 @tasks.register("rotating-digits")
@@ -43,7 +43,7 @@ class RotatingDigits(CurveTask):
         digit: The digit, from 0 to 9.
 
     Example:
-        >>> build("rotating-digits", seen=8).batch("test", 0, 4).inputs.shape
+        >>> build("rotating-digits", observed=8).batch("test", 0, 4).inputs.shape
         torch.Size([8, 4, 196])
 
     Reference:

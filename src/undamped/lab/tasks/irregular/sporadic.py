@@ -21,7 +21,7 @@ class SporadicOptions(TypedDict, total=False):
     """Options of processes that are measured sporadically."""
 
     series: Annotated[PositiveInt, Default(5000, "Processes of the training split.")]
-    ahead: Annotated[PositiveInt, Default(4, "Measurements that are predicted in training.")]
+    horizon: Annotated[PositiveInt, Default(4, "Measurements that are predicted in training.")]
     seed: Annotated[NonNegativeInt, Default(0, "Seed of the data.")]
 
 
@@ -61,7 +61,7 @@ class SporadicTask(IrregularTask):
     def __init__(self, **options: Unpack[SporadicOptions]) -> None:
         complete: Any = options  # `checked` fills in the defaults
         super().__init__(complete["series"], complete["seed"])
-        self.ahead: int = complete["ahead"]
+        self.horizon: int = complete["horizon"]
         self.clock = Clock(gap=1 / self.rate, span=self.span)
 
     @abstractmethod
@@ -105,7 +105,7 @@ class SporadicTask(IrregularTask):
         else:
             lengths = (times < self.cut).sum(1).clamp(min=1).minimum(count - 1)
         longest = int(lengths.max())
-        future = lengths.unsqueeze(1) + torch.arange(self.ahead if split == "train" else 1)
+        future = lengths.unsqueeze(1) + torch.arange(self.horizon if split == "train" else 1)
         exists = future < count.unsqueeze(1)
         future = future.minimum(count.unsqueeze(1) - 1)
         both = future.unsqueeze(-1).expand(-1, -1, 2)

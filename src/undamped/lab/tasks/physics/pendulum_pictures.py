@@ -37,10 +37,10 @@ class PendulumPictures(ArrayTask):
     Args:
         size: Rows and columns of a frame, a multiple of four.
         frames: Frames that a model receives.
-        asked: Frames that a model predicts, those that it receives included.
+        length: Frames that a model predicts, those that it receives included.
         step: Time between two frames.
         films: Training videos; a quarter as many for validation and test.
-        horizon: Length of the longest test, in units of `asked`.
+        horizon: Length of the longest test, in units of `length`.
         data_seed: Seed of the starts.
         seed: Seed of the order of the batches.
 
@@ -70,7 +70,7 @@ class PendulumPictures(ArrayTask):
         *,
         size: PositiveInt = 16,
         frames: PositiveInt = 5,
-        asked: PositiveInt = 20,
+        length: PositiveInt = 20,
         step: PositiveFloat = 0.125,
         films: PositiveInt = 1000,
         horizon: PositiveFloat = 4.0,
@@ -80,9 +80,14 @@ class PendulumPictures(ArrayTask):
         super().__init__(seed)
         if size % 4:
             raise OptionError(f"task.size must be a multiple of 4, got {size}.")
-        if asked < frames:
-            raise OptionError(f"task.asked must be at least frames ({frames}), got {asked}.")
-        self.size, self.frames, self.asked, self.step = size, frames, asked, step
+        if length < frames:
+            raise OptionError(f"task.length must be at least frames ({frames}), got {length}.")
+        self.size, self.frames, self.length, self.step = (
+            size,
+            frames,
+            length,
+            step,
+        )
         self.films, self.horizon, self.data_seed = films, horizon, data_seed
         self.picture_shape = (1, size, size)
         self.segments = (frames,)
@@ -94,7 +99,7 @@ class PendulumPictures(ArrayTask):
     @property
     def times(self) -> Tensor:
         """Times of all frames, (frames,)."""
-        return self.step * torch.arange(self.asked, dtype=torch.float64)
+        return self.step * torch.arange(self.length, dtype=torch.float64)
 
     def states(self, split: Split) -> Tensor:
         """Return true angles and momenta, (frames, count, 2)."""
@@ -143,11 +148,11 @@ class PendulumPictures(ArrayTask):
 
     def test_tasks(self) -> dict[str, Task]:
         """Return videos as long as those of training, and longer ones."""
-        end = round(self.horizon * self.asked)
-        if end <= self.asked:
+        end = round(self.horizon * self.length)
+        if end <= self.length:
             return {"test": self}
         longer = copy.copy(self)
-        longer.asked, longer._states, longer._shorter = end, {}, self
+        longer.length, longer._states, longer._shorter = end, {}, self
         return {"test": self, f"to t = {self.step * (end - 1):g}": longer}
 
     def record(self) -> dict[str, Any]:

@@ -140,18 +140,7 @@ def _choose_halves(
     partners = tuple(momenta or velocities or ())
     partner: Coordinate = "velocity" if velocities else "momentum"
     if not partners and not positions:
-        by_name = _halves_by_name(names)
-        if by_name is not None:
-            return by_name
-        if len(names) % 2 or not names:
-            raise DataError(
-                f"{source} must have an even number of columns, positions and a momentum or "
-                f"velocity for each; got {len(names)} ({_listed(names)}). Name them with "
-                "positions= and momenta= or velocities=, inputs with inputs=, or set "
-                "differences=true if all are positions."
-            )
-        half = len(names) // 2
-        return tuple(names[:half]), tuple(names[half:]), partner
+        return _halves_by_name(names) or _halves_in_order(names, source)
     remaining = tuple(name for name in names if name not in (*(positions or ()), *partners))
     positions, partners = tuple(positions or remaining), partners or remaining
     if len(positions) != len(partners):
@@ -162,6 +151,21 @@ def _choose_halves(
             "velocities from positions."
         )
     return positions, partners, partner
+
+
+def _halves_in_order(
+    names: Sequence[str], source: str
+) -> tuple[tuple[str, ...], tuple[str, ...], Coordinate]:
+    """Return the first half of the columns as positions, the second as their momenta."""
+    if len(names) % 2 or not names:
+        raise DataError(
+            f"{source} must have an even number of columns, positions and a momentum or "
+            f"velocity for each; got {len(names)} ({_listed(names)}). Name them with "
+            "positions= and momenta= or velocities=, inputs with inputs=, or set "
+            "differences=true if all are positions."
+        )
+    half = len(names) // 2
+    return tuple(names[:half]), tuple(names[half:]), "momentum"
 
 
 def _halves_by_name(

@@ -70,11 +70,7 @@ def fit_best(
     """
     from undamped.lab.training.fit import AUTO, fit
 
-    if is_launched():
-        raise OptionError(
-            "model 'auto' needs a single process, since it compares training times, got several. "
-            "Name a model, or start one process."
-        )
+    _check_single_process()
     check_no_model_options(user_options["model"])
     train = user_options["train"]
     check("train", TrainOptions, train)
@@ -82,19 +78,12 @@ def fit_best(
     task_options = merged(task_class, AUTO, {"task": user_options["task"]})["task"]
     task = build_task(task, task_options, seed)
     _check_validation(task)
-    if progress is True and task.notes():  # before the comparison, which takes minutes
-        sys.stderr.write(printable("\n".join(task.notes()) + "\n"))
-    clock = Clock.of(train)
+    if progress is True:  # before the comparison, which takes minutes
+        sys.stderr.write(printable("".join(f"{note}\n" for note in task.notes())))
     options = {name: value for name, value in train.items() if name not in BUDGETS}
-    if optional.too_short(task):
-        attempts, best = [], Attempt(closed_form_candidates.FORECASTERS[0])
-        why = f"There are too few values to compare models; {best.model} needs no comparison."
-    else:
-        report = _reporter(task, progress)
-        attempts = compare(Selection(task, options, seed, report, progress is True), clock)
-        best, why = select(attempts, task)
+    attempts, best, why = _choose(task, options, Clock.of(train), seed, progress)
     # A closed-form model is fitted in one process, whatever networks were trained on.
-    plain = {name: options[name] for name in ("batch_size", "precision") if name in options}
+    plain = {name: value for name, value in options.items() if name in ("batch_size", "precision")}
     runs: list[Run] = []
 
     def begin(run: Run) -> None:
@@ -126,6 +115,27 @@ def fit_best(
             while runs:
                 shutil.rmtree(runs.pop().path, ignore_errors=True)
             best, why = select(attempts, task)
+
+
+def _check_single_process() -> None:
+    if is_launched():
+        raise OptionError(
+            "model 'auto' needs a single process, since it compares training times, got several. "
+            "Name a model, or start one process."
+        )
+
+
+def _choose(
+    task: Task, options: dict[str, Any], clock: Clock, seed: int, progress: ShowProgress
+) -> tuple[list[Attempt], Attempt, str]:
+    """Return all attempts of the comparison, the best of them, and the reason for the choice."""
+    if optional.too_short(task):
+        best = Attempt(closed_form_candidates.FORECASTERS[0])
+        why = f"There are too few values to compare models; {best.model} needs no comparison."
+        return [], best, why
+    report = _reporter(task, progress)
+    attempts = compare(Selection(task, options, seed, report, progress is True), clock)
+    return attempts, *select(attempts, task)
 
 
 def compare(selection: Selection, clock: Clock) -> list[Attempt]:

@@ -66,15 +66,8 @@ def assign(columns: Sequence[str], options: Mapping[str, Any], needs_target: boo
     """
     roles = {role: options[role] for role in _COMMON if options[role] is not None}
     inputs: list[str] = list(options["channels"] or ())
-    for name in (*roles.values(), *inputs):
-        if name not in columns:
-            raise unknown_name("column", name, list(columns))
-    used = set(roles.values())
-    if len(used) != len(roles) or used & set(inputs):
-        raise OptionError(
-            "A column can have one role only: target, id, time, group and channels must differ."
-        )
-    assigned = Columns(**roles)
+    _check_names(columns, roles, inputs)
+    assigned, used = Columns(**roles), set(roles.values())
     for role, words in _COMMON.items():
         if role in roles or (role == "target" and not needs_target):
             continue
@@ -88,6 +81,17 @@ def assign(columns: Sequence[str], options: Mapping[str, Any], needs_target: boo
     if not assigned.channels:
         raise DataError("The table has no channels besides target, id, time and group.")
     return assigned
+
+
+def _check_names(columns: Sequence[str], roles: Mapping[str, str], inputs: list[str]) -> None:
+    for name in (*roles.values(), *inputs):
+        if name not in columns:
+            raise unknown_name("column", name, list(columns))
+    used = set(roles.values())
+    if len(used) != len(roles) or used & set(inputs):
+        raise OptionError(
+            "A column can have one role only: target, id, time, group and channels must differ."
+        )
 
 
 def _number_steps(names: Sequence[str]) -> dict[str, list[str]] | None:
