@@ -38,8 +38,7 @@ class BankStream(ModelStream):
     def __init__(
         self, bank: OscillatorBank, oscillators: Oscillators, levels: bool, limit: float
     ) -> None:
-        self._levels, self._limit = levels, limit
-        self._gap, self._dtype = oscillators.gap, bank.dtype
+        self._levels, self._gap, self._dtype = levels, oscillators.gap, bank.dtype
         self._allocate(oscillators)
         self._early = EarlyReadouts(bank.shape, len(bank.centre)).to(bank.dtype)
         self._early.load_state_dict(bank.early.state_dict())
@@ -51,6 +50,8 @@ class BankStream(ModelStream):
         weight, bias = (part.detach().clone() for part in (bank.readout.weight, bank.readout.bias))
         self._readouts.append((_copy(bank.centre), _copy(bank.scale), weight, bias))
         self._features = torch.empty_like(bank.centre)
+        self._feature_array = self._features.numpy()
+        self._limit = self._feature_array.dtype.type(limit)
 
     def _allocate(self, oscillators: Oscillators) -> None:
         """Set the constants, the state and the buffers of the compiled loops."""
@@ -106,9 +107,8 @@ class BankStream(ModelStream):
         if readout == PRIOR:
             return self._early.prior.clone()
         centre, scale, weight, bias = self._readouts[readout]
-        features = self._features.numpy()
-        self._features_loop(self._pools, self._levels, centre, scale, features)
-        np.clip(features, -self._limit, self._limit, out=features)
+        arguments = (self._levels, centre, scale, self._limit, self._feature_array)
+        self._features_loop(self._pools, *arguments)
         return torch.addmv(bias, weight, self._features)
 
     def leaves(self) -> dict[str, Leaf]:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+from numba.extending import register_jitable
 from torch import Tensor
 
-from undamped.kernels.shared.jit import KERNEL, njit
+from undamped.kernels.shared.jit import KERNEL, PART, njit
 from undamped.lab.baselines.bank.kernels.pools import Rates, rotate
 
 
@@ -142,34 +143,34 @@ def drive_loop() -> Callable[..., None]:
     return bank_drive
 
 
+@register_jitable(**PART, forceinline=True)
+def _write(row: Any, count: Any, mean: Any, std: Any, limit: Any, out: Any) -> None:
+    for k in range(len(row)):
+        out[k] = min(max((row[k] / count - mean[k]) / std[k], -limit), limit)
+
+
 @cache
 def features_loop() -> Callable[..., None]:
-    """Return the loop that writes the standardised features of the first sequence."""
+    """Return the loop that writes the standardised, clipped features of the first sequence."""
 
     @njit(**KERNEL)
-    def bank_features(pools: Any, levels: bool, mean: Any, std: Any, out: Any) -> None:
+    def bank_features(pools: Any, levels: bool, mean: Any, std: Any, limit: Any, out: Any) -> None:
         _, _, current, total, peak, trough, above, _, longest, samples = pools
         width, thresholds = current.shape[1], above.shape[1]
-        count = max(samples[0], out.dtype.type(1))
-        at = 0
+        unit = out.dtype.type(1)
+        count, at = max(samples[0], unit), 0
         if levels:
-            for k in range(width):
-                out[k] = (total[0, k] / count - mean[k]) / std[k]
-                out[width + k] = (current[0, k] - mean[width + k]) / std[width + k]
+            _write(total[0], count, mean[:width], std[:width], limit, out[:width])
             at = 2 * width
-        for k in range(width):
-            out[at + k] = (peak[0, k] - mean[at + k]) / std[at + k]
-        at += width
-        for k in range(width):
-            out[at + k] = (trough[0, k] - mean[at + k]) / std[at + k]
-        at += width
-        for j in range(thresholds):
-            for k in range(width):
-                out[at + k] = (above[0, j, k] / count - mean[at + k]) / std[at + k]
-            at += width
-        for j in range(thresholds):
-            for k in range(width):
-                out[at + k] = (longest[0, j, k] / count - mean[at + k]) / std[at + k]
-            at += width
+            _write(current[0], unit, mean[width:at], std[width:at], limit, out[width:at])
+        for row in (peak[0], trough[0]):
+            end = at + width
+            _write(row, unit, mean[at:end], std[at:end], limit, out[at:end])
+            at = end
+        for rows in (above[0], longest[0]):
+            for j in range(thresholds):
+                end = at + width
+                _write(rows[j], count, mean[at:end], std[at:end], limit, out[at:end])
+                at = end
 
     return bank_features
