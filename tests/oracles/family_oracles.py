@@ -379,6 +379,19 @@ def mingru(x, cell):
     return np.stack(outputs)
 
 
+def latch(x, cell):
+    h, outputs = np.zeros((x.shape[1], cell.hidden_size)), []
+    weight, bias = array(cell.norm.weight), array(cell.norm.bias)
+    for x_t in x:
+        gate, candidate = np.split(x_t @ array(cell.input_weight).T + array(cell.bias), 2, -1)
+        q = np.clip(0.5 + gate / 4, 0, 1)
+        h = (1 - q) * h + q * kept_positive(candidate)
+        centred = h - h.mean(-1, keepdims=True)
+        scale = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        outputs.append(centred / scale * weight + bias)
+    return np.stack(outputs)
+
+
 def minlstm(x, cell):
     h, outputs = np.zeros((x.shape[1], cell.hidden_size)), []
     for x_t in x:
@@ -427,6 +440,7 @@ ORACLES = {
     "lru": lru,
     "mingru": mingru,
     "minlstm": minlstm,
+    "latch": latch,
     "goru": goru,
     "urnn": urnn,
     "full-capacity-urnn": full_capacity_urnn,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped._base.options import PositiveInt
+from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.coupled import Operator, operators, steps
@@ -240,6 +241,64 @@ class MinLSTMCell(InputGatedCell):
         return torch.sigmoid(balance), torch.sigmoid(-balance)
 
 
+class LatchCell(InputGatedCell):
+    """Latch: a minGRU whose gates close completely, so that it holds its state for any time.
+
+    Equation:
+        q = min(max(½ + (V_q u + b_q)/4, 0), 1)
+        h' = (1 − q) ⊙ h + q ⊙ g(V u + b),  y = LayerNorm(h'),  g as in mingru
+
+    Symbols:
+        h state, y output, q gate; u is the input of the network, in later layers after the output
+        of the layer before. A logistic gate is never zero: with q = 10⁻³ a state is gone after some
+        thousand steps. This one is zero for inputs below −2, where h' = h to the last bit. Nothing
+        is added to y around a layer, so that later layers see a constant while earlier ones hold.
+
+    Promise:
+        ‖∂h'/∂h‖ ≤ 1 at every step, and exactly one where the gate is closed.
+
+    Example:
+        >>> net = undamped.nn.Latch(3, 16, num_layers=3)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        minGRU with the gate of M. Courbariaux, Y. Bengio, J.-P. David. BinaryConnect. NeurIPS, 2015
+        (hard sigmoid); latching in the sense of Y. Bengio, P. Simard, P. Frasconi, 1994.
+    """
+
+    gates = 1
+    independent_units = False
+    memory_plan = MemoryPlan(chunked=True, saved_sequences=15)
+
+    def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
+        super().__init__(input_size, hidden_size)
+        # The normalisation of a single number would be zero.
+        self.norm = nn.LayerNorm(hidden_size) if hidden_size > 1 else nn.Identity()
+
+    @classmethod
+    def sources(cls, layer: PositiveInt, options: Mapping[str, Any]) -> tuple[NonNegativeInt, ...]:
+        """Return the layer before and the input of the network."""
+        return (layer - 1, 0) if layer > 1 else (0,)
+
+    def mixture(self, gates: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """Return 1 − q and q."""
+        enter = (0.25 * gates[0] + 0.5).clamp(0, 1)
+        return 1 - enter, enter
+
+    def output(self, state: State) -> Tensor:
+        """Return the normalised state."""
+        return self.norm(state[0])
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
+        """Make all steps in one compiled loop, and normalise the states."""
+        states, last = super().scan(x, state, lengths)
+        output = self.norm(states)
+        if lengths is not None:
+            steps = torch.arange(len(x), device=x.device).unsqueeze(1)
+            output = output.masked_fill((steps >= lengths).unsqueeze(-1), 0.0)
+        return output, last
+
+
 @models.register("sru")
 class SRU(Recurrent):
     cell_class = SRUCell
@@ -253,3 +312,8 @@ class MinGRU(Recurrent):
 @models.register("minlstm")
 class MinLSTM(Recurrent):
     cell_class = MinLSTMCell
+
+
+@models.register("latch")
+class Latch(Recurrent):
+    cell_class = LatchCell

@@ -231,6 +231,10 @@ def _remainder(record: _Record, result: Tensor, x: Tensor, divisor: float) -> Va
     return graph.node("Sub", value, graph.node("Mul", quotient, by))
 
 
+def _clamp(record: _Record, result: Tensor, x: Tensor, low: float, high: float) -> Value:
+    return record.node("Clip", x, low, high)
+
+
 def _leaky_relu(record: _Record, result: Tensor, x: Tensor, slope: float = 0.01) -> Value:
     return record.node("LeakyRelu", x, alpha=float(slope))
 
@@ -290,6 +294,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "addmm": _product_and_sum,
     "cat": _join,
     "chunk": _split,
+    "clamp": _clamp,
     "complex": _complex,
     "detach": _identity,
     "div.Tensor": plain("Div"),

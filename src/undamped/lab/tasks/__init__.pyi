@@ -9,6 +9,15 @@ from undamped.lab.tasks.characters import PennTreebank as PennTreebank
 from undamped.lab.tasks.copying import Copy as Copy
 from undamped.lab.tasks.copying import Denoise as Denoise
 from undamped.lab.tasks.copying import TransferCopy as TransferCopy
+from undamped.lab.tasks.events import Cups as Cups
+from undamped.lab.tasks.events import EventAtPosition as EventAtPosition
+from undamped.lab.tasks.events import EventBeforeLast as EventBeforeLast
+from undamped.lab.tasks.events import EventOrder as EventOrder
+from undamped.lab.tasks.events import FirstEvent as FirstEvent
+from undamped.lab.tasks.events import Flags as Flags
+from undamped.lab.tasks.events import LastEvent as LastEvent
+from undamped.lab.tasks.events import LastValue as LastValue
+from undamped.lab.tasks.events import PrefixDepth as PrefixDepth
 from undamped.lab.tasks.first_cue import FirstCue as FirstCue
 from undamped.lab.tasks.images import CIFAR10Images as CIFAR10Images
 from undamped.lab.tasks.images import MNISTImages as MNISTImages

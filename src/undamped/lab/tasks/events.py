@@ -1,0 +1,272 @@
+"""Events among distractors: tasks that cannot be solved without memory.
+
+Every step of a sequence has a random symbol. A few steps are marked; these are the events. All
+events are in the first half of a sequence. The answer depends on the order of the events and on
+nothing else, which gives three certificates for every task of this file:
+
+- The events of a sequence are always the same multiset, whatever the answer. So features that do
+  not depend on the order of the steps have the same distribution in every class.
+- Symbols in the second half are independent of the events. So a model of a window that is shorter
+  than half of a sequence has the score of chance.
+- A symbol matters only if it is marked at the same step. A linear memory stores symbols and marks
+  separately; it would have to resolve single steps to combine them later.
+
+Training sequences are short and have random lengths; tests are longer.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Annotated, Any, ClassVar, TypedDict, Unpack
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from undamped._base.checked import checked
+from undamped._base.contract import Batch
+from undamped._base.options import Default, NonNegativeInt, Range
+from undamped._base.registry import tasks
+from undamped.lab.tasks.task import COSINE, Chance, GeneratedTask, Split, Task
+
+Events = Annotated[int, Range(low=2, high=16)]
+
+
+class EventOptions(TypedDict, total=False):
+    """Lengths of the sequences of tasks of events."""
+
+    length: Annotated[int, Default(128, "Steps of the longest training sequences."), Range(low=64)]
+    test_lengths: Annotated[
+        Sequence[int], Default((256, 1024, 4096, 16384), "Steps of the test sequences.")
+    ]
+    seed: Annotated[NonNegativeInt, Default(0, "Seed of the data.")]
+
+
+class EventTask(GeneratedTask):
+    """Answer a question about the order of marked symbols, after many symbols without a mark.
+
+    A subclass sets `multiset`, the symbols of the events in any order, and defines `answers_of`.
+    """
+
+    recipes: ClassVar = {
+        "*": {
+            "model": {"hidden_size": 64},
+            "train": {**COSINE, "steps": 2000, "batch_size": 64, "learning_rate": 0.005},
+        },
+    }
+    held_out: ClassVar[dict[Split, int]] = {"valid": 192, "test": 384}
+
+    multiset: Tensor
+    """The symbols of the events of every sequence, (events,)."""
+    symbols: int
+    """Number of different symbols."""
+    queries: int = 0
+    """Number of different questions; the question is one-hot in the last step."""
+
+    @checked
+    def __init__(self, **options: Unpack[EventOptions]) -> None:
+        complete: Any = options  # `checked` fills in the defaults
+        super().__init__(complete["seed"])
+        self.length: int = complete["length"]
+        self.test_lengths: tuple[int, ...] = tuple(complete["test_lengths"])
+        self.input_size = self.symbols + 1 + self.queries
+        self._test_length: int | None = None
+
+    @abstractmethod
+    def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
+        """Return the answers to events in their order (events, size) and queries (size,)."""
+
+    @property
+    def chance(self) -> Chance:
+        """The commonest answer over all orders of the events, which are equally likely."""
+        frequency = self.frequencies().max().item()
+        return Chance(math.log(self.output_size), frequency, "always the commonest answer")
+
+    def frequencies(self) -> Tensor:
+        """Return the probability of every answer: over all orders of the events, or a sample."""
+        count = len(self.multiset)
+        if count <= 7:
+            orders = torch.tensor(list(permutations(range(count)))).T
+        else:
+            generator = torch.Generator().manual_seed(0)
+            orders = torch.rand(count, 100_000, generator=generator).argsort(0)
+        per_query = [
+            self.answers_of(self.multiset[orders], torch.full((orders.shape[1],), query))
+            for query in range(max(1, self.queries))
+        ]
+        return torch.bincount(torch.cat(per_query), minlength=self.output_size) / sum(
+            map(len, per_query)
+        )
+
+    def test_tasks(self) -> dict[str, Task]:
+        """Return the test at each length."""
+        tests: dict[str, Task] = {}
+        for length in self.test_lengths:
+            test = type(self).__new__(type(self))
+            test.__dict__.update(self.__dict__, _test_length=length)
+            tests[f"{length} steps"] = test
+        return tests
+
+    def batch(self, split: Split, index: int, size: int) -> Batch:
+        """Draw training sequences of one random length, or held-out ones of a fixed length."""
+        if split != "train":
+            return super().batch(split, index, size)
+        generator = self.generator(split, index)
+        low = max(32, 2 * len(self.multiset))
+        steps = int(torch.randint(low, self.length + 1, (), generator=generator))
+        return self.draw_length(size, steps, generator)
+
+    def draw(self, size: int, generator: torch.Generator) -> Batch:
+        """Draw held-out sequences."""
+        return self.draw_length(size, self._test_length or self.length, generator)
+
+    def draw_length(self, size: int, steps: int, generator: torch.Generator) -> Batch:
+        """Draw `size` sequences of a number of steps."""
+        count, half = len(self.multiset), steps // 2
+        order = torch.rand(count, size, generator=generator).argsort(0)
+        events = self.multiset[order]
+        times = torch.rand(half, size, generator=generator).argsort(0)[:count].sort(0).values
+        symbols = torch.randint(0, self.symbols, (steps, size), generator=generator)
+        symbols.scatter_(0, times, events)
+        marks = torch.zeros(steps, size, 1).scatter_(0, times.unsqueeze(-1), 1.0)
+        query = torch.randint(0, max(1, self.queries), (size,), generator=generator)
+        parts = [F.one_hot(symbols, self.symbols).float(), marks]
+        if self.queries:
+            question = torch.zeros(steps, size, self.queries)
+            question[-1] = F.one_hot(query, self.queries).float()
+            parts.append(question)
+        return Batch(torch.cat(parts, -1), self.answers_of(events, query))
+
+
+@tasks.register("last-event")
+class LastEvent(EventTask):
+    """Name the last of four marked symbols."""
+
+    symbols = output_size = 4
+    multiset = torch.arange(4)
+
+    def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
+        """Return the last symbol."""
+        return events[-1]
+
+
+@tasks.register("first-event")
+class FirstEvent(EventTask):
+    """Name the first of four marked symbols."""
+
+    symbols = output_size = 4
+    multiset = torch.arange(4)
+
+    def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
+        """Return the first symbol."""
+        return events[0]
+
+
+@tasks.register("event-before-last")
+class EventBeforeLast(EventTask):
+    """Name the last but one of four marked symbols."""
+
+    symbols = output_size = 4
+    multiset = torch.arange(4)
+
+    def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
+        """Return the last symbol but one."""
+        return events[-2]
+
+
+@tasks.register("event-order")
+class EventOrder(EventTask):
+    """Tell whether the first of four symbols was marked before the second."""
+
+    symbols, output_size = 4, 2
+    multiset = torch.arange(4)
+
+    def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
+        """Return 1 if symbol 0 is before symbol 1."""
+        return ((events == 0).long().argmax(0) < (events == 1).long().argmax(0)).long()
+
+
+@tasks.register("flags")
+class Flags(EventTask):
+    """Track three flags that are set and reset, and name their final state.
+
+    Each flag is set once and reset once, in random order.
+    """
+
+    symbols, output_size = 6, 8
+    multiset = torch.arange(6)
+
+    def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
+        """Return the flags as a number; symbol 2 f sets flag f and 2 f + 1 resets it."""
+        when = events.argsort(0)
+        is_set = when[0::2] > when[1::2]
+        return (is_set * torch.tensor([[1], [2], [4]])).sum(0)
+
+
+@tasks.register("cups")
+class Cups(EventTask):
+    """Follow a ball under one of three cups while pairs of cups are swapped.
+
+    The events are swaps of two cups, each pair twice. Swaps do not commute: this is the word
+    problem of the symmetric group S₃, the smallest that needs a state that is not a count.
+    """
+
+    symbols = output_size = 3
+    multiset = torch.arange(3).repeat(2)
+    pairs: ClassVar = torch.tensor([[1, 0, 2], [0, 2, 1], [2, 1, 0]])
+    """By swap, the new cup of a ball under each cup."""
+
+    def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
+        """Return the cup of a ball that starts under the first."""
+        cup = torch.zeros_like(events[0])
+        for swap in events:
+            cup = self.pairs[swap, cup]
+        return cup
+
+
+@tasks.register("event-at-position")
+class EventAtPosition(EventTask):
+    """Name the n-th of four marked symbols, where the last step says n."""
+
+    symbols = output_size = queries = 4
+    multiset = torch.arange(4)
+
+    def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
+        """Return the symbol at the position that the query names."""
+        return events.gather(0, query.unsqueeze(0))[0]
+
+
+@tasks.register("last-value")
+class LastValue(EventTask):
+    """Recall the value that was written last under a key.
+
+    A symbol is one of three keys with one of three values, and each of the nine is written once.
+    The last step names a key.
+    """
+
+    symbols, output_size, queries = 9, 3, 3
+    multiset = torch.arange(9)
+
+    def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
+        """Return the value of the last event whose key is the query; a symbol is 3 key + value."""
+        matches = (events // 3 == query).long()
+        last = len(events) - 1 - matches.flip(0).argmax(0)
+        return events.gather(0, last.unsqueeze(0))[0] % 3
+
+
+@tasks.register("prefix-depth")
+class PrefixDepth(EventTask):
+    """Tell whether some prefix of brackets has more closing than opening ones.
+
+    The events are three opening and three closing brackets, so that the total is always balanced.
+    """
+
+    symbols = output_size = 2
+    multiset = torch.tensor([0, 0, 0, 1, 1, 1])
+
+    def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
+        """Return 1 if the depth is below zero at some event."""
+        return ((1 - 2 * events).cumsum(0).amin(0) < 0).long()
