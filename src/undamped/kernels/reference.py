@@ -98,11 +98,11 @@ def reference_linear_oscillator_scan(
     lengths: Tensor | None = None,  # (batch,)
 ) -> tuple[Tensor, PositionVelocity]:
     """z' = a z − k x + f u, x' = x + s z', step after step."""
-    keep, stiffness, push, step = coefficients.unbind(0)
+    decay, stiffness, gain, step = coefficients.unbind(0)
     position, velocity = state
     outputs = []
     for t, input_t in enumerate(inputs.unbind(0)):
-        moved = keep * velocity + (push * input_t - stiffness * position)
+        moved = decay * velocity + (gain * input_t - stiffness * position)
         arrived = position + step * moved
         if lengths is None:
             position, velocity = arrived, moved

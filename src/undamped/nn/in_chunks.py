@@ -23,7 +23,7 @@ from undamped.kernels.dispatch import implementation, through_operator
 from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.chunks import Limits, chunk_length, ranges
 from undamped.kernels.shared.operator import refuse_second_derivatives
-from undamped.kernels.shared.threads import alone
+from undamped.kernels.shared.threads import single_threaded
 from undamped.nn.bases.block import Block
 from undamped.nn.bases.cell import States
 from undamped.nn.sequence_tensors import padding_mask
@@ -36,7 +36,7 @@ SAVED_BYTES = 64 << 20
 ALL_SAVED_BYTES = 640 << 20
 """If a stack of blocks needs less than this, all chunks are saved and none is recomputed. A layer
 without a block is cheap to recompute."""
-CHUNK = Limits(16, 1024, share=3.0, multiple=16)
+CHUNK = Limits(16, 1024, cache_fraction=3.0, multiple=16)
 """Longer than fits into the cache, since every chunk costs calls of all layers."""
 
 Result = Literal["every", "sum", "last"]
@@ -141,7 +141,7 @@ class _Plan:
         Blocks whose kernels have threads leave little work for torch's threads, which would then
         wait on cores that the kernels need.
         """
-        return alone() if _scans_blocks(self.network, x) else nullcontext()
+        return single_threaded() if _scans_blocks(self.network, x) else nullcontext()
 
     def buffer(self, x: Tensor) -> Tensor:
         """Return a tensor for the result: all outputs, zeros for their sum, or nothing."""

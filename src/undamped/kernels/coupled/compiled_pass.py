@@ -14,7 +14,7 @@ from undamped.kernels.shared.pointers import strided, without_gaps
 
 
 class CompiledPass(Pass):
-    """The pass of one share of the batch, a compiled loop for every chunk."""
+    """The pass of one shard of the batch, a compiled loop for every chunk."""
 
     operator: DenseOperator
 
@@ -31,7 +31,7 @@ class CompiledPass(Pass):
                 strided(memory),
                 scratch,
                 np.empty((BUFFER_ROWS, hidden_states.shape[2]), scratch.dtype),
-                remaining_steps(self.share.lengths, start, stop),
+                remaining_steps(self.shard.lengths, start, stop),
             ),
             self.weights,
             self.step.constants,
@@ -74,7 +74,7 @@ class CompiledPass(Pass):
         hidden_states, memory = self.states_of(start, stop)
         outputs = without_gaps(output_gradient[start:stop])
         state_gradient = self.state_gradient.numpy()
-        remaining = remaining_steps(self.share.lengths, start, stop)
+        remaining = remaining_steps(self.shard.lengths, start, stop)
         memory_gradient = (
             state_gradient if self.memory_gradient is None else self.memory_gradient.numpy()
         )
@@ -105,8 +105,8 @@ class CompiledPass(Pass):
 
     def states_of(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Return states and memory of a chunk; the states twice where there is no memory."""
-        share = self.share
-        hidden_states = share.hidden_states[start : stop + 1]
-        return hidden_states, hidden_states if share.memory is None else share.memory[
+        shard = self.shard
+        hidden_states = shard.hidden_states[start : stop + 1]
+        return hidden_states, hidden_states if shard.memory is None else shard.memory[
             start : stop + 1
         ]

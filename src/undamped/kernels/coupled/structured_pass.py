@@ -12,7 +12,7 @@ from undamped.kernels.coupled.passes import Pass
 
 
 class StructuredPass(Pass):
-    """The pass of one share through an activation, one application of the operator a step."""
+    """The pass of one shard through an activation, one application of the operator a step."""
 
     step: Activation
     operator: StructuredOperator
@@ -21,7 +21,7 @@ class StructuredPass(Pass):
         """Make the steps of a chunk."""
         step, operator, product = self.step, self.operator, self.scratch
         kernel, buffer = step.kernels[0], self._buffer()
-        states = self.share.hidden_states[start : stop + 1].unbind()
+        states = self.shard.hidden_states[start : stop + 1].unbind()
         for i, inputs in enumerate(projected.unbind()):
             new = states[i + 1]
             if step.in_place:
@@ -37,7 +37,7 @@ class StructuredPass(Pass):
     ) -> Tensor:
         """Go back through a chunk; return the gradient of its projected input."""
         kernel, operator, state_gradient = self.step.kernels[1], self.operator, self.state_gradient
-        hidden_states, gradient = self.share.hidden_states, self.product_gradient[: stop - start]
+        hidden_states, gradient = self.shard.hidden_states, self.product_gradient[: stop - start]
         states, results = hidden_states[start + 1 : stop + 1].unbind(), gradient.unbind()
         read = state_gradient[:, : output_gradient.shape[2]]
         outputs = output_gradient[start:stop].unbind()
@@ -58,12 +58,12 @@ class StructuredPass(Pass):
 
     def _buffer(self) -> Any:
         """Return rows that a kernel may write to."""
-        hidden_states = self.share.hidden_states
+        hidden_states = self.shard.hidden_states
         return hidden_states.new_empty(BUFFER_ROWS, hidden_states.shape[2]).numpy()
 
     def _finished(self, t: int) -> Tensor | None:
         """Return which sequences are over at time t; None if all run."""
-        lengths = self.share.lengths
+        lengths = self.shard.lengths
         if lengths is None:
             return None
         rows = (lengths <= t).nonzero().squeeze(1)

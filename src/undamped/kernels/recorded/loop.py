@@ -145,9 +145,9 @@ class RecordedLoop:
             results = zip((outputs, *final), (self.grad_outputs, *self.grad_state), strict=True)
             gradients = _gradients([(r, g) for r, g in results if r.requires_grad], tensors)
         with torch.no_grad():
-            _put(self.grad_projected, gradients[0])
+            _assign(self.grad_projected, gradients[0])
             for target, value in zip(self.grad_state, gradients[1:count], strict=True):
-                _put(target, value)
+                _assign(target, value)
             sums = (*self.grad_constants, *self.grad_parameters)
             for target, value in zip(sums, gradients[count:], strict=True):
                 if value is not None:
@@ -165,7 +165,7 @@ def _gradients(
     return [next(gradients) if tensor.requires_grad else None for tensor in tensors]
 
 
-def _put(target: Tensor, value: Tensor | None) -> None:
+def _assign(target: Tensor, value: Tensor | None) -> None:
     if value is None:
         target.zero_()
     else:

@@ -13,7 +13,7 @@ from undamped.kernels.recorded.loop import STEPS, RecordedLoop, Recurrence, Stat
 from undamped.kernels.recorded.recorder import Recorder
 from undamped.kernels.shared.operator import refuse_second_derivatives
 
-KEPT = 4
+MAX_RECORDINGS = 4
 """Recordings that are kept of a cell, for different shapes."""
 
 
@@ -54,7 +54,7 @@ class Recordings:
             self._loops[key] = RecordedLoop(
                 recorder, recurrence, projected, state, constants, masked
             )
-            while len(self._loops) > KEPT:
+            while len(self._loops) > MAX_RECORDINGS:
                 self._loops.popitem(last=False)
         self._loops.move_to_end(key)
         return self._loops[key]
@@ -93,8 +93,8 @@ def recorded_scan(
     outputs, *final = _Recorded.apply(loop, lengths, len(state), *inputs)
     if recorded_steps == len(projected):
         return outputs, tuple(final)
-    left = None if lengths is None else lengths - recorded_steps
-    rest, last = recurrence.run(projected[recorded_steps:], tuple(final), constants, left)
+    remaining = None if lengths is None else lengths - recorded_steps
+    rest, last = recurrence.run(projected[recorded_steps:], tuple(final), constants, remaining)
     return torch.cat([outputs, rest]), last
 
 

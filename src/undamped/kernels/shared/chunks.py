@@ -34,22 +34,22 @@ class Limits:
     Args:
         shortest: The fewest steps.
         longest: The most.
-        share: Of the last-level cache.
+        cache_fraction: Of the last-level cache.
         most: Bytes, however large the cache is.
         multiple: What the number of steps is a multiple of, unless the sequence is shorter.
     """
 
     shortest: int
     longest: int
-    share: float
+    cache_fraction: float
     most: int = 1 << 40
     multiple: int = 1
 
 
-ELEMENTWISE = Limits(16, 1024, share=0.75, multiple=16)
+ELEMENTWISE = Limits(16, 1024, cache_fraction=0.75, multiple=16)
 """For scans of all layers: the rest of the cache is for weights and whoever else runs. Whole
 multiples, see `row_stable_matmul`."""
-COUPLED = Limits(8, 64, share=0.5, most=4 << 20)
+COUPLED = Limits(8, 64, cache_fraction=0.5, most=4 << 20)
 """For products at every step: a thread's part of the cache."""
 
 
@@ -61,7 +61,7 @@ def chunk_length(steps: int, step_bytes: int, limits: Limits = ELEMENTWISE) -> i
         step_bytes: What all arrays of a chunk take for a step.
         limits: What kind of chunk it is.
     """
-    fitting = min(int(cache_bytes() * limits.share), limits.most) // max(1, step_bytes)
+    fitting = min(int(cache_bytes() * limits.cache_fraction), limits.most) // max(1, step_bytes)
     fitting -= fitting % limits.multiple
     return min(steps, max(limits.shortest, min(limits.longest, fitting)))
 
