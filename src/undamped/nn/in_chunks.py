@@ -253,31 +253,25 @@ class _InChunks(torch.autograd.Function):
                 inputs = [*record.state, *trained]
                 if grad_x is not None:
                     inputs.append(record.x)
-                gradients = list(_gradients(results, inputs, incoming))
+                gradients = _gradients(results, inputs, incoming)
                 if grad_x is not None:
-                    grad_chunk = gradients.pop()
-                    grad_x[start:stop] = 0 if grad_chunk is None else grad_chunk
-                flowing = [
-                    torch.zeros_like(part) if g is None else g
-                    for g, part in zip(gradients, record.state, strict=False)
-                ]
-                for total, g in zip(totals, gradients[ctx.count :], strict=True):
-                    if g is not None:
-                        total += g
+                    grad_x[start:stop] = gradients.pop()
+                flowing = gradients[: ctx.count]
+                for total, part in zip(totals, gradients[ctx.count :], strict=True):
+                    total += part
             sums = iter(totals)
             of_parameters = [next(sums) if leaf.requires_grad else None for leaf in leaves]
             return None, None, grad_x, *flowing, *of_parameters
 
 
-def _gradients(
-    results: list[Tensor], inputs: list[Tensor], incoming: list[Tensor]
-) -> tuple[Tensor | None, ...]:
-    """Differentiate those results that depend on the inputs."""
+def _gradients(results: list[Tensor], inputs: list[Tensor], incoming: list[Tensor]) -> list[Tensor]:
+    """Differentiate those results that depend on the inputs; zeros for unused inputs."""
     pairs = [(r, g) for r, g in zip(results, incoming, strict=True) if r.requires_grad]
-    return torch.autograd.grad(
+    gradients = torch.autograd.grad(
         [r for r, _ in pairs],
         inputs,
         [g for _, g in pairs],
-        allow_unused=True,
         retain_graph=True,  # for a second backward pass
+        materialize_grads=True,
     )
+    return list(gradients)
