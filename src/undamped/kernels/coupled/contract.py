@@ -16,7 +16,7 @@ chunk as well. So a pass needs the memory of its states and of one chunk, howeve
 Sequences of a batch do not see each other: each thread takes a shard of them through all of time
 (`shared.threads`), with products of its own. With a matrix, the loop over the times of a chunk is
 compiled, products included (`compiled_pass`, `loop`); structured maps are called from Python for
-every time (`structured_pass`). Complex states are pairs of real ones side by side, so a complex
+every time (`StructuredPass`). Complex states are pairs of real ones side by side, so a complex
 matrix is a real one of twice the size and needs nothing of its own here.
 
 Each of the three can be described by numbers and tensors and made again from them, which is how
@@ -97,8 +97,9 @@ class Step(Described):
     kernel_module: ClassVar[str]
     """The module of `steps` that has its compiled loops, LOOPS by name (`loop`), and PASS where
     the step needs another pass than `compiled_pass`."""
-    constants: tuple[float, ...] = ()
-    """Numbers of the step, for its loops: those its constructor takes."""
+
+    def __init__(self, *constants: float) -> None:
+        self.constants = constants  # numbers for its loops, which its documentation names
 
     def describe(self) -> tuple[list[float], list[Tensor]]:
         """Its constants are all there is."""

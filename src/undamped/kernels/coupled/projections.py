@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from undamped.kernels.coupled.contract import Projection, ProjectionPass
-from undamped.kernels.shared.lengths import remaining_steps
+from undamped.kernels.shared.chunks import remaining_steps
 
 
 def kernels() -> Any:

@@ -256,8 +256,7 @@ def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:
 
 def _pass_class(step: Step, operator: Operator) -> type[Pass]:
     """Return the pass that goes with a step and an operator."""
-    from undamped.kernels.coupled.compiled_pass import CompiledPass
-    from undamped.kernels.coupled.structured_pass import StructuredPass
+    from undamped.kernels.coupled.compiled_pass import CompiledPass, StructuredPass
 
     if isinstance(operator, StructuredOperator):
         return StructuredPass

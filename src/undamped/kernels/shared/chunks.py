@@ -10,6 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
 
 FALLBACK = 8 << 20
 REPLAY_BYTES = 64 << 20  # for values of tanh that spare a second product, whatever the length
@@ -95,3 +99,17 @@ def replay_chunks(chunk: int, columns: int, layers: int, item_size: int) -> int:
 def ranges(steps: int, chunk: int) -> list[tuple[int, int]]:
     """Return the first and the past-the-last step of each chunk."""
     return [(start, min(start + chunk, steps)) for start in range(0, steps, chunk)]
+
+
+def remaining_steps(lengths: Tensor | None, start: int, stop: int) -> Any:
+    """Return how many of the steps from `start` to `stop` each sequence has, as int64.
+
+    None where all have all of them. `lengths` (batch,) may be integers of any size: a small type
+    would overflow when something is subtracted from it.
+    """
+    if lengths is None or not len(lengths):
+        return None
+    ends = lengths.numpy().astype(np.int64)
+    if ends.min() >= stop:
+        return None
+    return np.clip(ends - start, 0, stop - start)

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from undamped.kernels.dispatch import runs_triton
-from undamped.kernels.shared.chunks import chunk_length, scan_bytes
-from undamped.kernels.shared.lengths import remaining_steps
+from undamped.kernels.shared.chunks import chunk_length, remaining_steps, scan_bytes
 from undamped.kernels.shared.threads import over_columns, run_in_parallel, split_batch
 
 _module = cache(import_module)  # which looks around at every call
