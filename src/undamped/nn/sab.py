@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped._base.registry import models
 from undamped.kernels.dispatch import through_operator
 from undamped.nn.bases.cell import MemoryPlan, ScanResult, State
 from undamped.nn.bases.memory import CompiledStep, MemoryCell, weights_of
@@ -225,6 +224,4 @@ class SABCell(MemoryCell):
         )
 
 
-@models.register("sab")
-class SAB(Recurrent):
-    cell_class = SABCell
+class SAB(Recurrent, cell=SABCell, name="sab"): ...

@@ -30,11 +30,7 @@ def scan_by_operator(
 
 
 def _run(
-    choices: Sequence[int],
-    x: Tensor,
-    tensors: Sequence[Tensor],
-    marks: Sequence[Tensor],
-    lengths: Tensor | None,
+    choices: Any, x: Tensor, tensors: Any, marks: Any, lengths: Tensor | None
 ) -> tuple[list[Any], Tensor, list[Tensor]]:
     """Run the forward pass that names, numbers and tensors describe."""
     named = {name: tensor.detach() for name, tensor in zip(Shard.names, tensors, strict=True)}
