@@ -253,8 +253,8 @@ def test_lengths_that_do_not_fit_are_refused(lengths):
 def test_tensors_of_other_shapes_are_refused():
     u, a, h, long = torch.ones(4, 3, 2), torch.ones(2), torch.zeros(3, 2), torch.ones(3)
     for argument, scan in {
-        "pull": lambda: kernels.linear_oscillator_scan(u, None, long, a, a, (h, h)),
-        "keep": lambda: kernels.linear_oscillator_scan(u, long, a, a, a, (h, h)),
+        "stiffness": lambda: kernels.linear_oscillator_scan(u, None, long, a, a, (h, h)),
+        "decay": lambda: kernels.linear_oscillator_scan(u, long, a, a, a, (h, h)),
         "velocity": lambda: kernels.linear_oscillator_scan(u, None, a, a, a, (h, h[:1])),
         "step": lambda: kernels.oscillator_scan(u, a, long, 1.0, (h, h)),
         "position": lambda: kernels.oscillator_scan(u, a, a, 1.0, (h[:1], h)),

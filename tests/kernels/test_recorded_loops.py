@@ -8,7 +8,7 @@ import torch
 
 import undamped
 from undamped._base.registry import models
-from undamped.kernels.recorded import loop as loops
+from undamped.kernels.recorded import scan as loops
 from undamped.kernels.recorded.recorder import Repeated, recorded_by, recorder_for
 from undamped.kernels.recorded.scan import RecordingWarning
 from undamped.nn.recurrent import Recurrent
@@ -24,8 +24,7 @@ def parts(value):
 def no_kernels(monkeypatch):
     """As on a GPU, where the CPU's kernels cannot run."""
     monkeypatch.setattr("undamped.kernels.dispatch._alike", lambda tensors: False)
-    for place in ("loop", "scan"):
-        monkeypatch.setattr(f"undamped.kernels.recorded.{place}.STEPS", 4)
+    monkeypatch.setattr(loops, "STEPS", 4)
 
 
 def results(net, x, lengths):

@@ -16,9 +16,9 @@ LIKE = torch.zeros(1)
 @pytest.fixture(autouse=True)
 def nothing_idle():
     gc.collect()
-    allocate._idle.found.clear()
+    allocate._idle.buffers.clear()
     yield
-    allocate._idle.found.clear()
+    allocate._idle.buffers.clear()
 
 
 @pytest.mark.slow
@@ -56,12 +56,12 @@ def test_of_another_size_is_other_room():
 def test_little_is_kept():
     rooms = [empty((PAGE,), LIKE) for _ in range(IDLE_BYTES // (4 * PAGE) + 3)]
     del rooms
-    idle = sum(one.size for one in allocate._idle.found)
+    idle = sum(one.size for one in allocate._idle.buffers)
     assert 0 < idle <= IDLE_BYTES
     del idle
     large = empty((IDLE_BYTES,), LIKE)
     del large
-    assert not any(one.size > IDLE_BYTES for one in allocate._idle.found)
+    assert not any(one.size > IDLE_BYTES for one in allocate._idle.buffers)
 
 
 @pytest.mark.slow

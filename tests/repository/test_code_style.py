@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "undamped"
-CHECKED = ("analysis", "_base", "testing", "extend.py", "__init__.py", "__main__.py")
+PACKAGES = ("analysis", "_base", "kernels", "nn", "testing")
+CHECKED = (*PACKAGES, "extend.py", "__init__.py", "__main__.py")
 """What is checked below `src/undamped`: packages and modules; "" is everything."""
 CHECK_TOTALS = False
 """Whether the number of lines and files of the whole source is checked."""
@@ -24,13 +25,17 @@ WORDS = """
 """
 FORBIDDEN = frozenset(WORDS.split())
 # "module:name" of identifiers that an external interface or an option of users requires.
-ALLOWED_NAMES: dict[str, str] = {}
+ALLOWED_NAMES: dict[str, str] = {
+    "nn.relrnn:kept": "an option of relrnn and rellstm",
+}
 
 MAX_FUNCTION_LINES = 80  # without the docstring
 MAX_COMPLEXITY = 18
 MAX_PARAMETERS = 12  # without self
 # "module:function" of functions that may be larger, and why.
-LARGE_FUNCTIONS: dict[str, str] = {}
+LARGE_FUNCTIONS: dict[str, str] = {
+    "kernels.indrnn.gpu:independent_backward": "Triton takes pointers one by one",
+}
 
 MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 105_000, 54_000, 780
 

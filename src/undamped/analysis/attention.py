@@ -279,7 +279,7 @@ def step_drift(module: nn.Module, inputs: Tensor, *, name: str = "") -> StepDrif
             f"{type(module).__name__} does not store relevant states. Use 'relrnn' or 'rellstm'."
         )
     steps: list[Tensor] = []
-    recorded = recorded_scans(cells[-1], lambda record: steps.append(record.kept[0]))
+    recorded = recorded_scans(cells[-1], lambda record: steps.append(record.relevant[0]))
     with recorded, evaluating(module), torch.no_grad():
         module(inputs)
     return StepDrift(steps[-1].numpy(), name)

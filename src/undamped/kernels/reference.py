@@ -2,12 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+State = tuple[Tensor, ...]
 PositionVelocity = tuple[Tensor, Tensor]
+
+
+def freeze_finished(new: State, old: State, running: Tensor) -> State:
+    """Return the new state where `running` is true, the old one elsewhere."""
+    return tuple(torch.where(running, n, o) for n, o in zip(new, old, strict=True))
+
+
+def step_by_step(
+    advance: Callable[[Any, State], State],
+    inputs: Tensor,
+    state: State,
+    lengths: Tensor | None,
+    *,
+    output: Callable[[State], Tensor] = itemgetter(0),
+    freeze: Callable[[State, State, Tensor], State] = freeze_finished,
+) -> tuple[Tensor, Any]:
+    """Iterate through time; return all outputs and the final state.
+
+    Args:
+        advance: Makes a step, from the input of one time and a state.
+        inputs: (time, batch, …).
+        state: The state before the first step, (batch, …) each.
+        lengths: (batch,), where sequences end: their states rest and their outputs are zero.
+        output: Returns the output that belongs to a state; its first tensor by default.
+        freeze: Returns the state after a step in which some sequences have ended.
+    """
+    outputs, dims = [], (1,) * (state[0].dim() - 1)
+    for t, inputs_t in enumerate(inputs.unbind(0)):
+        advanced = advance(inputs_t, state)
+        if lengths is None:
+            state = advanced
+            outputs.append(output(state))
+        else:
+            running = (t < lengths).view(-1, *dims)
+            state = freeze(advanced, state, running)
+            visible = output(state)
+            outputs.append(torch.where(running, visible, torch.zeros_like(visible)))
+    return torch.stack(outputs), state
 
 
 def reference_oscillator_scan(
@@ -19,21 +60,14 @@ def reference_oscillator_scan(
     lengths: Tensor | None = None,  # (batch,)
 ) -> tuple[Tensor, PositionVelocity]:
     """z' = z − s ⊙ (tanh(w ⊙ y + p) + α y), y' = y + s ⊙ z', step after step."""
-    position, velocity = state
-    positions = []
-    for t, projected_t in enumerate(projected.unbind(0)):
+
+    def advance(projected_t: Tensor, state: State) -> State:
+        position, velocity = state
         force = torch.tanh(weight * position + projected_t) + alpha * position
-        moved = velocity - step * force
-        arrived = position + step * moved
-        if lengths is None:
-            position, velocity = arrived, moved
-            positions.append(position)
-        else:
-            running = (t < lengths).unsqueeze(-1)
-            position = torch.where(running, arrived, position)
-            velocity = torch.where(running, moved, velocity)
-            positions.append(torch.where(running, position, torch.zeros_like(position)))
-    return torch.stack(positions), (position, velocity)
+        velocity = velocity - step * force
+        return position + step * velocity, velocity
+
+    return step_by_step(advance, projected, state, lengths)
 
 
 def reference_independent_scan(
@@ -44,19 +78,13 @@ def reference_independent_scan(
     lengths: Tensor | None = None,  # (batch,)
 ) -> tuple[Tensor, Tensor]:
     """h' = φ(w ⊙ h + p), step after step."""
-    hidden = state
-    outputs = []
-    for t, projected_t in enumerate(projected.unbind(0)):
-        total = weight * hidden + projected_t
-        advanced = torch.relu(total) if nonlinearity == "relu" else torch.tanh(total)
-        if lengths is None:
-            hidden = advanced
-            outputs.append(hidden)
-        else:
-            running = (t < lengths).unsqueeze(-1)
-            hidden = torch.where(running, advanced, hidden)
-            outputs.append(torch.where(running, hidden, torch.zeros_like(hidden)))
-    return torch.stack(outputs), hidden
+    activate = torch.relu if nonlinearity == "relu" else torch.tanh
+
+    def advance(projected_t: Tensor, state: State) -> State:
+        return (activate(weight * state[0] + projected_t),)
+
+    outputs, (last,) = step_by_step(advance, projected, (state,), lengths)
+    return outputs, last
 
 
 def reference_linear_scan(
@@ -68,17 +96,13 @@ def reference_linear_scan(
     """h' = a h + u, step after step; see `linear_scan` for the shapes."""
     per_step = coefficients.dim() >= inputs.dim()
     matrices = coefficients.dim() - 2 * per_step == inputs.dim() - 1 == 3
-    hidden, outputs = state, []
-    for t, input_t in enumerate(inputs.unbind(0)):
-        advanced = _times(coefficients[t] if per_step else coefficients, hidden, matrices) + input_t
-        if lengths is None:
-            hidden = advanced
-            outputs.append(hidden)
-        else:
-            running = (t < lengths).view(-1, *[1] * (state.dim() - 1))
-            hidden = torch.where(running, advanced, hidden)
-            outputs.append(torch.where(running, hidden, torch.zeros_like(hidden)))
-    return torch.stack(outputs), hidden
+    factors = iter(coefficients.unbind(0) if per_step else [coefficients] * len(inputs))
+
+    def advance(input_t: Tensor, state: State) -> State:
+        return (_times(next(factors), state[0], matrices) + input_t,)
+
+    outputs, (last,) = step_by_step(advance, inputs, (state,), lengths)
+    return outputs, last
 
 
 def _times(coefficients: Tensor, state: Tensor, matrices: bool) -> Tensor:
@@ -98,18 +122,11 @@ def reference_linear_oscillator_scan(
     lengths: Tensor | None = None,  # (batch,)
 ) -> tuple[Tensor, PositionVelocity]:
     """z' = a z − k x + f u, x' = x + s z', step after step."""
-    keep, stiffness, push, step = coefficients.unbind(0)
-    position, velocity = state
-    outputs = []
-    for t, input_t in enumerate(inputs.unbind(0)):
-        moved = keep * velocity + (push * input_t - stiffness * position)
-        arrived = position + step * moved
-        if lengths is None:
-            position, velocity = arrived, moved
-            outputs.append(position)
-        else:
-            running = (t < lengths).unsqueeze(-1)
-            position = torch.where(running, arrived, position)
-            velocity = torch.where(running, moved, velocity)
-            outputs.append(torch.where(running, position, torch.zeros_like(position)))
-    return torch.stack(outputs), (position, velocity)
+    decay, stiffness, gain, step = coefficients.unbind(0)
+
+    def advance(input_t: Tensor, state: State) -> State:
+        position, velocity = state
+        velocity = decay * velocity + (gain * input_t - stiffness * position)
+        return position + step * velocity, velocity
+
+    return step_by_step(advance, inputs, state, lengths)

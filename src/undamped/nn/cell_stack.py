@@ -28,6 +28,7 @@ from undamped._base.options import (
     options_of,
     signature_options,
 )
+from undamped._base.registry import models
 from undamped.nn.bases.block import Block, BlockKind
 from undamped.nn.bases.cell import Cell, State
 from undamped.nn.bases.updates import Penalised
@@ -60,12 +61,24 @@ class CellStack(Penalised):
     oscillates: ClassVar[bool] = False
     """Whether `dt` and `alpha` are the step and the restoring force of undamped oscillators."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Set the signature and the documentation of a network from those of its cell."""
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(
+        cls, *, cell: type[Cell] | None = None, name: str = "", **keywords: Any
+    ) -> None:
+        """Set the signature and the documentation of a network from those of its cell.
+
+        Args:
+            cell: The cell; the same as an attribute `cell_class`.
+            name: The name under which the network is registered; the same as `models.register`.
+            keywords: Those of other base classes.
+        """
+        super().__init_subclass__(**keywords)
+        if cell is not None:
+            cls.cell_class = cell
         if "cell_class" in vars(cls):
             cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
             cls.__doc__ = _documentation(cls)
+        if name:
+            models.register(name)(cls)
 
     def __init__(
         self,

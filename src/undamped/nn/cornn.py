@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, Range
 from undamped._base.promises import Kind, Promise
-from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
@@ -180,11 +179,7 @@ class LEMCell(CoupledCell):
         return bound, bound
 
 
-@models.register("cornn")
-class coRNN(Recurrent):
-    cell_class = CoRNNCell
+class coRNN(Recurrent, cell=CoRNNCell, name="cornn"): ...
 
 
-@models.register("lem")
-class LEM(Recurrent):
-    cell_class = LEMCell
+class LEM(Recurrent, cell=LEMCell, name="lem"): ...

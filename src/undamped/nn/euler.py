@@ -14,7 +14,6 @@ from torch.nn.utils import parametrize
 
 from undamped._base.options import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
-from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
@@ -230,16 +229,12 @@ class LipschitzRNNCell(CoupledCell):
         return linear + self.step * torch.linalg.matrix_norm(second, 2)
 
 
-@models.register("antisymmetric")
-class AntisymmetricRNN(Recurrent):
-    cell_class = AntisymmetricRNNCell
+class AntisymmetricRNN(Recurrent, cell=AntisymmetricRNNCell, name="antisymmetric"): ...
 
 
-@models.register("gated-antisymmetric")
-class GatedAntisymmetricRNN(Recurrent):
-    cell_class = GatedAntisymmetricRNNCell
+class GatedAntisymmetricRNN(
+    Recurrent, cell=GatedAntisymmetricRNNCell, name="gated-antisymmetric"
+): ...
 
 
-@models.register("lipschitz")
-class LipschitzRNN(Recurrent):
-    cell_class = LipschitzRNNCell
+class LipschitzRNN(Recurrent, cell=LipschitzRNNCell, name="lipschitz"): ...

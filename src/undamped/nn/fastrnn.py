@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.options import PositiveFloat, PositiveInt
-from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
@@ -192,16 +191,10 @@ class IncrementalRNNCell(CoupledCell):
         return (self.steps,)
 
 
-@models.register("fastrnn")
-class FastRNN(Recurrent):
-    cell_class = FastRNNCell
+class FastRNN(Recurrent, cell=FastRNNCell, name="fastrnn"): ...
 
 
-@models.register("fastgrnn")
-class FastGRNN(Recurrent):
-    cell_class = FastGRNNCell
+class FastGRNN(Recurrent, cell=FastGRNNCell, name="fastgrnn"): ...
 
 
-@models.register("incremental")
-class IncrementalRNN(Recurrent):
-    cell_class = IncrementalRNNCell
+class IncrementalRNN(Recurrent, cell=IncrementalRNNCell, name="incremental"): ...

@@ -23,7 +23,7 @@ from undamped.kernels.dispatch import implementation, through_operator
 from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.chunks import Limits, chunk_length, ranges
 from undamped.kernels.shared.operator import refuse_second_derivatives
-from undamped.kernels.shared.threads import alone
+from undamped.kernels.shared.threads import single_threaded
 from undamped.nn.bases.block import Block
 from undamped.nn.bases.cell import States
 from undamped.nn.sequence_tensors import padding_mask
@@ -36,7 +36,7 @@ SAVED_BYTES = 64 << 20
 ALL_SAVED_BYTES = 640 << 20
 """If a stack of blocks needs less than this, all chunks are saved and none is recomputed. A layer
 without a block is cheap to recompute."""
-CHUNK = Limits(16, 1024, share=3.0, multiple=16)
+CHUNK = Limits(16, 1024, cache_fraction=3.0, multiple=16)
 """Longer than fits into the cache, since every chunk costs calls of all layers."""
 
 Result = Literal["every", "sum", "last"]
@@ -141,7 +141,7 @@ class _Plan:
         Blocks whose kernels have threads leave little work for torch's threads, which would then
         wait on cores that the kernels need.
         """
-        return alone() if _scans_blocks(self.network, x) else nullcontext()
+        return single_threaded() if _scans_blocks(self.network, x) else nullcontext()
 
     def buffer(self, x: Tensor) -> Tensor:
         """Return a tensor for the result: all outputs, zeros for their sum, or nothing."""
@@ -253,31 +253,25 @@ class _InChunks(torch.autograd.Function):
                 inputs = [*record.state, *trained]
                 if grad_x is not None:
                     inputs.append(record.x)
-                gradients = list(_gradients(results, inputs, incoming))
+                gradients = _gradients(results, inputs, incoming)
                 if grad_x is not None:
-                    grad_chunk = gradients.pop()
-                    grad_x[start:stop] = 0 if grad_chunk is None else grad_chunk
-                flowing = [
-                    torch.zeros_like(part) if g is None else g
-                    for g, part in zip(gradients, record.state, strict=False)
-                ]
-                for total, g in zip(totals, gradients[ctx.count :], strict=True):
-                    if g is not None:
-                        total += g
+                    grad_x[start:stop] = gradients.pop()
+                flowing = gradients[: ctx.count]
+                for total, part in zip(totals, gradients[ctx.count :], strict=True):
+                    total += part
             sums = iter(totals)
             of_parameters = [next(sums) if leaf.requires_grad else None for leaf in leaves]
             return None, None, grad_x, *flowing, *of_parameters
 
 
-def _gradients(
-    results: list[Tensor], inputs: list[Tensor], incoming: list[Tensor]
-) -> tuple[Tensor | None, ...]:
-    """Differentiate those results that depend on the inputs."""
+def _gradients(results: list[Tensor], inputs: list[Tensor], incoming: list[Tensor]) -> list[Tensor]:
+    """Differentiate those results that depend on the inputs; zeros for unused inputs."""
     pairs = [(r, g) for r, g in zip(results, incoming, strict=True) if r.requires_grad]
-    return torch.autograd.grad(
+    gradients = torch.autograd.grad(
         [r for r, _ in pairs],
         inputs,
         [g for _, g in pairs],
-        allow_unused=True,
         retain_graph=True,  # for a second backward pass
+        materialize_grads=True,
     )
+    return list(gradients)

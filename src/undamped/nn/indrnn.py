@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
-from undamped._base.registry import models
 from undamped.kernels.indrnn.layer import independent_layer
 from undamped.nn.bases.cell import Cell, ScanResult, State
 from undamped.nn.bases.updates import UpdateHooks, values_readable
@@ -235,16 +234,10 @@ class DenseIndRNNCell(IndRNNCell):
         return tuple(range(layer))
 
 
-@models.register("indrnn")
-class IndRNN(Recurrent):
-    cell_class = IndRNNCell
+class IndRNN(Recurrent, cell=IndRNNCell, name="indrnn"): ...
 
 
-@models.register("residual-indrnn")
-class ResidualIndRNN(Recurrent):
-    cell_class = ResidualIndRNNCell
+class ResidualIndRNN(Recurrent, cell=ResidualIndRNNCell, name="residual-indrnn"): ...
 
 
-@models.register("dense-indrnn")
-class DenseIndRNN(Recurrent):
-    cell_class = DenseIndRNNCell
+class DenseIndRNN(Recurrent, cell=DenseIndRNNCell, name="dense-indrnn"): ...

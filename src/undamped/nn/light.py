@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.promises import Kind, Promise
-from undamped._base.registry import models
 from undamped.kernels.coupled import Operator, operators, steps
 from undamped.kernels.dispatch import on_gpu
 from undamped.kernels.linear.scan import linear_scan
@@ -299,21 +298,13 @@ class LatchCell(InputGatedCell):
         return output, last
 
 
-@models.register("sru")
-class SRU(Recurrent):
-    cell_class = SRUCell
+class SRU(Recurrent, cell=SRUCell, name="sru"): ...
 
 
-@models.register("mingru")
-class MinGRU(Recurrent):
-    cell_class = MinGRUCell
+class MinGRU(Recurrent, cell=MinGRUCell, name="mingru"): ...
 
 
-@models.register("minlstm")
-class MinLSTM(Recurrent):
-    cell_class = MinLSTMCell
+class MinLSTM(Recurrent, cell=MinLSTMCell, name="minlstm"): ...
 
 
-@models.register("latch")
-class Latch(Recurrent):
-    cell_class = LatchCell
+class Latch(Recurrent, cell=LatchCell, name="latch"): ...

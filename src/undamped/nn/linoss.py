@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from undamped._base.errors import OptionError
 from undamped._base.options import Fraction, NonNegativeInt, PositiveInt
 from undamped._base.promises import Kind, Promise
-from undamped._base.registry import models
 from undamped.kernels.linear.block import BlockWeights, oscillator_block, uses_tiles
 from undamped.kernels.linear.oscillator import linear_oscillator_scan
 from undamped.nn.bases.cell import BlockScan, ScanResult, State
@@ -267,11 +266,7 @@ class DLinOSSCell(LinearOscillators):
         return (1 / damped).sqrt().repeat(4)
 
 
-@models.register("linoss")
-class LinOSS(Recurrent):
-    cell_class = LinOSSCell
+class LinOSS(Recurrent, cell=LinOSSCell, name="linoss"): ...
 
 
-@models.register("d-linoss")
-class DLinOSS(Recurrent):
-    cell_class = DLinOSSCell
+class DLinOSS(Recurrent, cell=DLinOSSCell, name="d-linoss"): ...

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from undamped._base.errors import OptionError
 from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
-from undamped._base.registry import models
 from undamped.kernels.linear.scan import linear_scan
 from undamped.nn.bases.cell import ScanResult, State
 from undamped.nn.bases.state_space import StateSpaceCell
@@ -170,6 +169,4 @@ def _hippo(modes: int) -> tuple[Tensor, Tensor, Tensor]:
     return 0.5 * step, (frequencies * step).to(step.dtype), gain.to(step.dtype)
 
 
-@models.register("lru")
-class LRU(Recurrent):
-    cell_class = LRUCell
+class LRU(Recurrent, cell=LRUCell, name="lru"): ...

@@ -8,7 +8,6 @@ from torch.nn import functional as F
 
 from undamped._base.errors import OptionError
 from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
-from undamped._base.registry import models
 from undamped.kernels.coupled import coupled_scan, projections, steps
 from undamped.kernels.dispatch import use_plain_loops
 from undamped.nn.bases.cell import ScanResult, State, reference_scan
@@ -212,11 +211,7 @@ class GRUCell(TorchCell):
         return ((1 - update) * candidate + update * hidden,)
 
 
-@models.register("lstm")
-class LSTM(TorchLike):
-    cell_class = LSTMCell
+class LSTM(TorchLike, cell=LSTMCell, name="lstm"): ...
 
 
-@models.register("gru")
-class GRU(TorchLike):
-    cell_class = GRUCell
+class GRU(TorchLike, cell=GRUCell, name="gru"): ...

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped._base.options import Fraction, PositiveFloat, PositiveInt
-from undamped._base.registry import models
 from undamped.kernels.coupled import coupled_scan, projections, steps
 from undamped.nn.bases.cell import ScanResult, State, loop_scan
 from undamped.nn.bases.coupled import CoupledCell, runs_compiled
@@ -436,41 +435,25 @@ class AdamLSTMCell(AdamFilter, MomentumLSTMBase):
     state_names = _lstm_names("velocity", "moment")
 
 
-@models.register("momentum-rnn")
-class MomentumRNN(Recurrent):
-    cell_class = MomentumRNNCell
+class MomentumRNN(Recurrent, cell=MomentumRNNCell, name="momentum-rnn"): ...
 
 
-@models.register("nesterov-rnn")
-class NesterovRNN(Recurrent):
-    cell_class = NesterovRNNCell
+class NesterovRNN(Recurrent, cell=NesterovRNNCell, name="nesterov-rnn"): ...
 
 
-@models.register("rmsprop-rnn")
-class RMSPropRNN(Recurrent):
-    cell_class = RMSPropRNNCell
+class RMSPropRNN(Recurrent, cell=RMSPropRNNCell, name="rmsprop-rnn"): ...
 
 
-@models.register("adam-rnn")
-class AdamRNN(Recurrent):
-    cell_class = AdamRNNCell
+class AdamRNN(Recurrent, cell=AdamRNNCell, name="adam-rnn"): ...
 
 
-@models.register("momentum-lstm")
-class MomentumLSTM(Recurrent):
-    cell_class = MomentumLSTMCell
+class MomentumLSTM(Recurrent, cell=MomentumLSTMCell, name="momentum-lstm"): ...
 
 
-@models.register("nesterov-lstm")
-class NesterovLSTM(Recurrent):
-    cell_class = NesterovLSTMCell
+class NesterovLSTM(Recurrent, cell=NesterovLSTMCell, name="nesterov-lstm"): ...
 
 
-@models.register("rmsprop-lstm")
-class RMSPropLSTM(Recurrent):
-    cell_class = RMSPropLSTMCell
+class RMSPropLSTM(Recurrent, cell=RMSPropLSTMCell, name="rmsprop-lstm"): ...
 
 
-@models.register("adam-lstm")
-class AdamLSTM(Recurrent):
-    cell_class = AdamLSTMCell
+class AdamLSTM(Recurrent, cell=AdamLSTMCell, name="adam-lstm"): ...

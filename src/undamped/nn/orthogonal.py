@@ -16,7 +16,6 @@ from torch.nn.utils import parametrize
 from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.promises import Kind, Promise
-from undamped._base.registry import models
 from undamped._base.torch_internals import parametrizations_of
 from undamped.kernels.coupled import Operator, Step, operators, steps
 from undamped.nn.bases.cell import State
@@ -373,21 +372,13 @@ class GORUCell(CoupledCell):
         return (self.bias,)
 
 
-@models.register("exprnn")
-class expRNN(Recurrent):
-    cell_class = ExpRNNCell
+class expRNN(Recurrent, cell=ExpRNNCell, name="exprnn"): ...
 
 
-@models.register("scornn")
-class scoRNN(Recurrent):
-    cell_class = ScoRNNCell
+class scoRNN(Recurrent, cell=ScoRNNCell, name="scornn"): ...
 
 
-@models.register("ornn")
-class oRNN(Recurrent):
-    cell_class = ORNNCell
+class oRNN(Recurrent, cell=ORNNCell, name="ornn"): ...
 
 
-@models.register("goru")
-class GORU(Recurrent):
-    cell_class = GORUCell
+class GORU(Recurrent, cell=GORUCell, name="goru"): ...

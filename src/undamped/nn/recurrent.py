@@ -131,11 +131,7 @@ class Recurrent(CellStack):
 
         Dropout is never applied, since its mask belongs to a whole sequence.
         """
-        if self.bidirectional:
-            raise OptionError(
-                f"{type(self).__name__}.step needs a network with one direction. Build it with "
-                "bidirectional=False."
-            )
+        self._refuse_two_directions("step")
         if isinstance(x, PackedSequence):
             raise ShapeError(
                 f"{type(self).__name__}.step takes one sample (batch, input) or (input,), got a "
@@ -199,11 +195,7 @@ class Recurrent(CellStack):
             >>> stream = net.stream()
             >>> outputs = [stream.push(x_t) for x_t in samples]
         """
-        if self.bidirectional:
-            raise OptionError(
-                f"{type(self).__name__}.stream needs a network with one direction. Build it with "
-                "bidirectional=False."
-            )
+        self._refuse_two_directions("stream")
         if state is not None and (state if isinstance(state, Tensor) else state[0]).dim() == 2:
             state = map_state(state, lambda part: part.unsqueeze(1))
         first = state if state is None or isinstance(state, Tensor) else state[0]
@@ -291,6 +283,13 @@ class Recurrent(CellStack):
         return result, self._join_states(finals)
 
     # Checks
+
+    def _refuse_two_directions(self, method: str) -> None:
+        if self.bidirectional:
+            raise OptionError(
+                f"{type(self).__name__}.{method} needs a network with one direction. Build it with "
+                "bidirectional=False."
+            )
 
     def _check_sequence(
         self, input: Tensor | PackedSequence, state: Tensor | State | None, lengths: Tensor | None

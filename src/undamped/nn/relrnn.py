@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped._base.registry import models
 from undamped.nn.bases.cell import MemoryPlan, State
 from undamped.nn.bases.memory import (
     Alignment,
@@ -398,21 +397,13 @@ def screen(relevant: State, leaving: State) -> State:
     )
 
 
-@models.register("memrnn")
-class MemRNN(Recurrent):
-    cell_class = MemRNNCell
+class MemRNN(Recurrent, cell=MemRNNCell, name="memrnn"): ...
 
 
-@models.register("memlstm")
-class MemLSTM(Recurrent):
-    cell_class = MemLSTMCell
+class MemLSTM(Recurrent, cell=MemLSTMCell, name="memlstm"): ...
 
 
-@models.register("relrnn")
-class RelRNN(Recurrent):
-    cell_class = RelRNNCell
+class RelRNN(Recurrent, cell=RelRNNCell, name="relrnn"): ...
 
 
-@models.register("rellstm")
-class RelLSTM(Recurrent):
-    cell_class = RelLSTMCell
+class RelLSTM(Recurrent, cell=RelLSTMCell, name="rellstm"): ...

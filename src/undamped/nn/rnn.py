@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
-from undamped._base.registry import models
 from undamped.kernels.coupled import Step
 from undamped.nn.bases.cell import ScanResult, State, loop_scan
 from undamped.nn.bases.coupled import activation_kernel, modrelu
@@ -211,16 +210,10 @@ class RNNOrthCell(RNNCell):
         return super().plain_scan(x, state, lengths)
 
 
-@models.register("rnn")
-class RNN(TorchLike):
-    cell_class = RNNCell
+class RNN(TorchLike, cell=RNNCell, name="rnn"): ...
 
 
-@models.register("irnn")
-class IRNN(TorchLike):
-    cell_class = IRNNCell
+class IRNN(TorchLike, cell=IRNNCell, name="irnn"): ...
 
 
-@models.register("rnn-orth")
-class RNNOrth(TorchLike):
-    cell_class = RNNOrthCell
+class RNNOrth(TorchLike, cell=RNNOrthCell, name="rnn-orth"): ...

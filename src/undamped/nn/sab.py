@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped._base.registry import models
 from undamped.kernels.dispatch import through_operator
 from undamped.nn.bases.cell import MemoryPlan, ScanResult, State
 from undamped.nn.bases.memory import CompiledStep, MemoryCell, weights_of
@@ -18,7 +17,7 @@ from undamped.nn.lstm import LSTMCell
 from undamped.nn.recurrent import Recurrent
 
 if TYPE_CHECKING:
-    from undamped.kernels.memory.record import Record
+    from undamped.kernels.memory.scan import Record
 
 
 class SABCell(MemoryCell):
@@ -162,25 +161,26 @@ class SABCell(MemoryCell):
     def compiled_scan(self, arguments: tuple[Any, ...]) -> ScanResult:
         """Scan (time, batch, input) with the compiled loops, from their arguments."""
         from undamped.kernels.memory.scan import memory_scan
-        from undamped.kernels.memory.sparse_share import SparseShare
+        from undamped.kernels.memory.sparse_shard import SparseShard
 
-        output, final = memory_scan(SparseShare, *arguments)
+        output, final = memory_scan(SparseShard, *arguments)
         recurrent_state = (final[name] for name in ("hidden", "context", "cell"))
         past = final["slots"].transpose(0, 1).flatten(1)
-        return output, (*recurrent_state, past, final["seen"], final["clock"])
+        return output, (*recurrent_state, past, final["flags"], final["clock"])
 
     def record(self, x: Tensor, state: State, lengths: Tensor | None = None) -> Record:
         """Scan (time, batch, input) and return the attention."""
-        from undamped.kernels.memory.record import sparse_record
+        from undamped.kernels.memory.scan import memory_record
+        from undamped.kernels.memory.sparse_shard import SparseShard
 
         step = self.compiled_step(self.constants())
         assert step is not None  # an LSTM
-        return sparse_record(*self._scan_arguments(step, x, state, lengths))
+        return memory_record(SparseShard, *self._scan_arguments(step, x, state, lengths))
 
     def _scan_arguments(
         self, step: CompiledStep, x: Tensor, state: State, lengths: Tensor | None
     ) -> tuple[Any, ...]:
-        from undamped.kernels.memory.sparse_share import SparseMarks, SparsePlan
+        from undamped.kernels.memory.sparse_shard import SparseMarks, SparsePlan
 
         hidden, context, memory, past, flags, clock = state
         steps = torch.arange(1, x.shape[0] + 1).unsqueeze(1)
@@ -190,7 +190,7 @@ class SABCell(MemoryCell):
         plan = SparsePlan(
             keep_every=self.keep_every,
             top=self.top,
-            place=self._limit_rank,
+            rank=self._limit_rank,
             truncate=self.truncate if torch.is_grad_enabled() else 0,
             lengths=lengths,
             times=due.any(1).nonzero().squeeze(1).numpy(),
@@ -224,6 +224,4 @@ class SABCell(MemoryCell):
         )
 
 
-@models.register("sab")
-class SAB(Recurrent):
-    cell_class = SABCell
+class SAB(Recurrent, cell=SABCell, name="sab"): ...

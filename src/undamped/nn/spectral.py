@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from undamped._base.options import Fraction, NonNegativeFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
-from undamped._base.registry import models
 from undamped.nn.bases.coupled import Activation
 from undamped.nn.bases.updates import Penalised
 from undamped.nn.orthogonal import IsometricCell
@@ -160,11 +159,7 @@ class NnRNNCell(Penalised, IsometricCell):
         return self.scale_penalty * (1 - self.free_parameters()[1]).square().sum()
 
 
-@models.register("spectral")
-class SpectralRNN(Recurrent):
-    cell_class = SpectralRNNCell
+class SpectralRNN(Recurrent, cell=SpectralRNNCell, name="spectral"): ...
 
 
-@models.register("nnrnn")
-class nnRNN(Recurrent):
-    cell_class = NnRNNCell
+class nnRNN(Recurrent, cell=NnRNNCell, name="nnrnn"): ...

@@ -31,7 +31,6 @@ from undamped._base.options import (
     signature_options,
 )
 from undamped._base.promises import Kind, Promise
-from undamped._base.registry import models
 from undamped.kernels import (
     Gradient,
     Layer,
@@ -388,11 +387,7 @@ def _stacked(states: States) -> tuple[Tensor, Tensor]:
     return position, velocity
 
 
-@models.register("unicornn")
-class UnICORNN(OscillatorNetwork):
-    cell_class = UnICORNNCell
+class UnICORNN(OscillatorNetwork, cell=UnICORNNCell, name="unicornn"): ...
 
 
-@models.register("residual-unicornn")
-class ResidualUnICORNN(OscillatorNetwork):
-    cell_class = ResidualUnICORNNCell
+class ResidualUnICORNN(OscillatorNetwork, cell=ResidualUnICORNNCell, name="residual-unicornn"): ...

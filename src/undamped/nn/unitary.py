@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
-from undamped._base.registry import models
 from undamped.kernels.coupled import Operator, Step, operators, steps
 from undamped.kernels.shared.threads import single_threaded_if_small
 from undamped.nn.bases.cell import State
@@ -367,16 +366,10 @@ class FullCapacityURNNCell(UpdateCounter, UnitaryCell):
             )
 
 
-@models.register("urnn")
-class uRNN(Recurrent):
-    cell_class = URNNCell
+class uRNN(Recurrent, cell=URNNCell, name="urnn"): ...
 
 
-@models.register("eurnn")
-class EURNN(Recurrent):
-    cell_class = EURNNCell
+class EURNN(Recurrent, cell=EURNNCell, name="eurnn"): ...
 
 
-@models.register("full-capacity-urnn")
-class FullCapacityURNN(Recurrent):
-    cell_class = FullCapacityURNNCell
+class FullCapacityURNN(Recurrent, cell=FullCapacityURNNCell, name="full-capacity-urnn"): ...

@@ -1,7 +1,7 @@
 """Recurrences whose step is one linear map and something elementwise: `coupled_scan`.
 
 `contract` says what a step, an operator and a projection are; `steps`, `operators` and
-`projections` hold them, one file for each cell or kind of matrix; `scan` is the function of
+`projections` hold them; `scan` is the function of
 torch, `operator` the same for its compiler. Numba is imported when a kernel first runs.
 """
 

@@ -13,10 +13,10 @@ derivative needs is computed again, a chunk of steps at a time, and since all st
 that is one large product and no recurrence. The gradients of L and P are large products over a
 chunk as well. So a pass needs the memory of its states and of one chunk, however many gates f has.
 
-Sequences of a batch do not see each other: each thread takes its share of them through all of time
+Sequences of a batch do not see each other: each thread takes a shard of them through all of time
 (`shared.threads`), with products of its own. With a matrix, the loop over the times of a chunk is
 compiled, products included (`compiled_pass`, `loop`); structured maps are called from Python for
-every time (`structured_pass`). Complex states are pairs of real ones side by side, so a complex
+every time (`StructuredPass`). Complex states are pairs of real ones side by side, so a complex
 matrix is a real one of twice the size and needs nothing of its own here.
 
 Each of the three can be described by numbers and tensors and made again from them, which is how
@@ -97,8 +97,9 @@ class Step(Described):
     kernel_module: ClassVar[str]
     """The module of `steps` that has its compiled loops, LOOPS by name (`loop`), and PASS where
     the step needs another pass than `compiled_pass`."""
-    constants: tuple[float, ...] = ()
-    """Numbers of the step, for its loops: those its constructor takes."""
+
+    def __init__(self, *constants: float) -> None:
+        self.constants = constants  # numbers for its loops, which its documentation names
 
     def describe(self) -> tuple[list[float], list[Tensor]]:
         """Its constants are all there is."""
@@ -132,7 +133,7 @@ class Activation(Step):
 
 
 class ProjectionPass(ABC):
-    """The projection on its way through time, for one share of the batch."""
+    """The projection on its way through time, for one shard of the batch."""
 
     tensor_gradients: list[Tensor]
     """Gradients of the projection's tensors, added to by `backward`."""
@@ -175,7 +176,7 @@ class Projection(Described, ABC):
         tensors: Sequence[Tensor],
         state: list[Tensor],
         chunks: list[tuple[int, int]],
-        share: slice,
+        shard: slice,
         lengths: Tensor | None,
     ) -> ProjectionPass:
         """Begin a pass over some of the sequences.
@@ -184,6 +185,6 @@ class Projection(Described, ABC):
             tensors: What the projection is made of.
             state: The first state of these sequences, to be overwritten.
             chunks: First and past-the-last step of each.
-            share: Which sequences.
+            shard: Which sequences.
             lengths: Where they are over, or None.
         """

@@ -1,4 +1,4 @@
-"""One share of the batch on its way through time and back, chunk after chunk of steps."""
+"""One shard of the batch on its way through time and back, chunk after chunk of steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from undamped.kernels.coupled.contract import Operator, ProjectionPass, Step
 
 
 @dataclass
-class Share:
+class Shard:
     """The arrays of some sequences of the batch, views of those of the whole.
 
     Args:
@@ -31,13 +31,13 @@ class Share:
 
 
 class Pass(ABC):
-    """The forward and the backward pass of one share.
+    """The forward and the backward pass of one shard.
 
     Args:
         step: The elementwise part.
         operator: The linear part, bound.
         projection: The pass of the input's projection.
-        share: The arrays.
+        shard: The arrays.
         widths: Of the operator's answer and of the projected input.
         chunks: First and past-the-last step of each.
     """
@@ -47,29 +47,29 @@ class Pass(ABC):
         step: Step,
         operator: Operator,
         projection: ProjectionPass,
-        share: Share,
+        shard: Shard,
         widths: tuple[int, int],
         chunks: list[tuple[int, int]],
     ) -> None:
-        self.step, self.operator, self.projection, self.share = step, operator, projection, share
+        self.step, self.operator, self.projection, self.shard = step, operator, projection, shard
         self.chunks = chunks
         self.product_width, self.projected_width = widths
         self.linear_gradients: list[Tensor] = []
-        self.weight_gradients = [torch.zeros_like(part) for part in share.weights]
-        self.weights = tuple(part.contiguous().numpy() for part in share.weights)
+        self.weight_gradients = [torch.zeros_like(part) for part in shard.weights]
+        self.weights = tuple(part.contiguous().numpy() for part in shard.weights)
         self.gradient_arrays = tuple(part.numpy() for part in self.weight_gradients)
 
     @property
     def multiplications(self) -> int:
         """How many the product of a step makes, if its matrix is dense."""
-        _, sequences, width = self.share.hidden_states.shape
+        _, sequences, width = self.shard.hidden_states.shape
         return sequences * width * self.product_width
 
     def buffer(self, width: int, steps: int | None = None) -> Tensor:
         """Return memory for a chunk, or for the number of steps given."""
         longest = max(stop - start for start, stop in self.chunks)
-        sequences = self.share.hidden_states.shape[1]
-        return self.share.hidden_states.new_empty(steps or longest, sequences, width)
+        sequences = self.shard.hidden_states.shape[1]
+        return self.shard.hidden_states.new_empty(steps or longest, sequences, width)
 
     def forward(self) -> None:
         """Fill `hidden_states` and `memory`."""
@@ -77,7 +77,7 @@ class Pass(ABC):
         self.scratch = self.buffer(self.product_width, 1)[0]
         for chunk, (start, stop) in enumerate(self.chunks):
             part = projected[: stop - start]
-            self.projection.forward(chunk, self.share.x[start:stop], part)
+            self.projection.forward(chunk, self.shard.x[start:stop], part)
             self.forward_chunk(start, stop, part)
 
     def project(self) -> None:
@@ -85,7 +85,7 @@ class Pass(ABC):
         projected = self.buffer(self.projected_width)
         for chunk, (start, stop) in enumerate(self.chunks):
             part = projected[: stop - start]
-            self.projection.forward(chunk, self.share.x[start:stop], part)
+            self.projection.forward(chunk, self.shard.x[start:stop], part)
 
     @abstractmethod
     def forward_chunk(self, start: int, stop: int, projected: Tensor) -> None:
@@ -110,7 +110,7 @@ class Pass(ABC):
         self.prepare_backward()
         for chunk in range(len(self.chunks) - 1, -1, -1):
             start, stop = self.chunks[chunk]
-            x = self.share.x[start:stop]
+            x = self.shard.x[start:stop]
             gradient = self.backward_chunk(chunk, start, stop, x, output_gradient)
             chunk_gradient = None if input_gradient is None else input_gradient[start:stop]
             self.projection.backward(chunk, x, gradient, chunk_gradient)

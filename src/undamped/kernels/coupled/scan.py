@@ -1,4 +1,4 @@
-"""`coupled_scan`: the function of torch, with its gradient, over shares of the batch."""
+"""`coupled_scan`: the function of torch, with its gradient, over shards of the batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from undamped.kernels.coupled.contract import (
     Step,
     StructuredOperator,
 )
-from undamped.kernels.coupled.passes import Pass, Share
+from undamped.kernels.coupled.passes import Pass, Shard
 from undamped.kernels.dispatch import through_operator
 from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.chunks import COUPLED, chunk_length, ranges
@@ -113,7 +113,7 @@ class Trajectory:
 def run_forward(
     plan: Plan, x: Tensor, tensors: list[Tensor]
 ) -> tuple[Trajectory, list[slice], list[ProjectionPass]]:
-    """Run the forward pass; return all states, and shares and projections for the backward one."""
+    """Run the forward pass; return all states, and shards and projections for the backward one."""
     states = plan.groups(tensors)[0]
     steps, batch = x.shape[:2]
     read = states[:-1] if plan.step.has_memory else states
@@ -135,7 +135,7 @@ def run_forward(
 def restart(
     plan: Plan, x: Tensor, tensors: list[Tensor], trajectory: Trajectory
 ) -> tuple[list[slice], list[ProjectionPass]]:
-    """Return shares and projections for a backward pass that has the states only."""
+    """Return shards and projections for a backward pass that has the states only."""
     slices = split_batch(len(x), x.shape[1], trajectory.hidden_states.shape[2])
     passes = _passes(plan, slices, x, trajectory, tensors)
     if plan.counts[1]:  # the projection has a state, which is needed at the start of every chunk
@@ -174,20 +174,20 @@ def run_backward(
     if trajectory.memory is not None:
         memory_gradient = final_gradients[state_count - 1].contiguous().clone()
     passes = _passes(plan, slices, x, trajectory, tensors, projections)
-    for share, batch_pass in zip(slices, passes, strict=True):
+    for shard, batch_pass in zip(slices, passes, strict=True):
         batch_pass.projection.start_backward(
-            [part[share].contiguous().clone() for part in final_gradients[state_count:]]
+            [part[shard].contiguous().clone() for part in final_gradients[state_count:]]
         )
     run_in_parallel(
         [
             partial(
                 batch_pass.backward,
-                output_gradient[:, share],
-                state_gradient[share],
-                None if memory_gradient is None else memory_gradient[share],
-                None if input_gradient is None else input_gradient[:, share],
+                output_gradient[:, shard],
+                state_gradient[shard],
+                None if memory_gradient is None else memory_gradient[shard],
+                None if input_gradient is None else input_gradient[:, shard],
             )
-            for share, batch_pass in zip(slices, passes, strict=True)
+            for shard, batch_pass in zip(slices, passes, strict=True)
         ],
         passes[0].multiplications,
     )
@@ -256,8 +256,7 @@ def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:
 
 def _pass_class(step: Step, operator: Operator) -> type[Pass]:
     """Return the pass that goes with a step and an operator."""
-    from undamped.kernels.coupled.compiled_pass import CompiledPass
-    from undamped.kernels.coupled.structured_pass import StructuredPass
+    from undamped.kernels.coupled.compiled_pass import CompiledPass, StructuredPass
 
     if isinstance(operator, StructuredOperator):
         return StructuredPass
@@ -272,7 +271,7 @@ def _passes(
     tensors: Sequence[Tensor],
     projections: list[ProjectionPass] | None = None,
 ) -> list[Pass]:
-    """Give each thread its share; the backward pass has the projections of the forward one."""
+    """Give each thread its shard; the backward pass has the projections of the forward one."""
     _, filters, input_tensors, linear, weights = plan.groups(tensors)
     hidden_states, memory = trajectory.hidden_states, trajectory.memory
     plan.operator.bind(linear)
@@ -281,17 +280,17 @@ def _passes(
     numbers = (slices[0].stop - slices[0].start) * (2 * product + projected)
     chunks = ranges(len(x), chunk_length(len(x), numbers * x.element_size(), COUPLED))
     make, passes = _pass_class(plan.step, plan.operator), []
-    for at, share in enumerate(slices):
-        lengths = None if plan.lengths is None else plan.lengths.cpu()[share]
+    for at, shard in enumerate(slices):
+        lengths = None if plan.lengths is None else plan.lengths.cpu()[shard]
         if projections is None:
-            first = [part[share].contiguous().clone() for part in filters]
-            projection = plan.projection.begin(input_tensors, first, chunks, share, lengths)
+            first = [part[shard].contiguous().clone() for part in filters]
+            projection = plan.projection.begin(input_tensors, first, chunks, shard, lengths)
         else:
             projection = projections[at]
-        arrays = Share(
-            x[:, share],
-            hidden_states[:, share],
-            None if memory is None else memory[:, share],
+        arrays = Shard(
+            x[:, shard],
+            hidden_states[:, shard],
+            None if memory is None else memory[:, shard],
             weights,
             lengths,
         )
@@ -302,7 +301,7 @@ def _passes(
 
 
 def _sums(parts: list[list[Tensor]]) -> list[Tensor]:
-    """Add up the gradients of all shares."""
+    """Add up the gradients of all shards."""
     if len(parts) == 1:
         return parts[0]
     return [torch.stack(same).sum(0) for same in zip(*parts, strict=True)]

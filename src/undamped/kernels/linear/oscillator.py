@@ -1,4 +1,4 @@
-"""`linear_oscillator_scan`: driven linear oscillators, damped or not, as one operator.
+"""`linear_oscillator_scan`: forced linear oscillators, damped or not, as one operator.
 
 Positions alone are written. Beside inputs and positions, which somebody else needs anyway, the
 backward pass has the velocities at the start of every chunk of steps; where nothing is damped it
@@ -24,9 +24,9 @@ CHECKPOINT_EVERY = 512
 
 def linear_oscillator_scan(
     inputs: Tensor,
-    keep: Tensor | None,
-    pull: Tensor,
-    push: Tensor,
+    decay: Tensor | None,
+    stiffness: Tensor,
+    gain: Tensor,
     step: Tensor,
     state: PositionVelocity,
     lengths: Tensor | None = None,
@@ -35,10 +35,10 @@ def linear_oscillator_scan(
 
     Args:
         inputs: u, (time, batch, hidden).
-        keep: a, (hidden,), what is left of a velocity, which is also the determinant of a step;
+        decay: a, (hidden,), the factor of the velocity and the determinant of a step;
             None for one, when the backward pass runs backwards in time.
-        pull: k, (hidden,), towards zero.
-        push: f, (hidden,), of the input.
+        stiffness: k, (hidden,), of the force towards zero.
+        gain: f, (hidden,), of the input.
         step: s, (hidden,).
         state: Position x and velocity z before the first step, (batch, hidden) each.
         lengths: (batch,), where sequences end: their states rest and their positions are zero
@@ -47,19 +47,20 @@ def linear_oscillator_scan(
     Returns:
         All positions (time, batch, hidden), and the state after the last step.
     """
-    reversible, (position, velocity) = keep is None, state
+    reversible, (position, velocity) = decay is None, state
     steps, batch, hidden = inputs.shape
     check_shapes(
         "linear_oscillator_scan",
-        **({} if keep is None else {"keep": (keep, (hidden,))}),
-        pull=(pull, (hidden,)),
-        push=(push, (hidden,)),
+        **({} if decay is None else {"decay": (decay, (hidden,))}),
+        stiffness=(stiffness, (hidden,)),
+        gain=(gain, (hidden,)),
         step=(step, (hidden,)),
         position=(position, (batch, hidden)),
         velocity=(velocity, (batch, hidden)),
     )
     check_lengths("linear_oscillator_scan", lengths, steps, batch)
-    coefficients = torch.stack([torch.ones_like(pull) if keep is None else keep, pull, push, step])
+    factor = torch.ones_like(stiffness) if decay is None else decay
+    coefficients = torch.stack([factor, stiffness, gain, step])
     way = implementation(inputs, coefficients, *state, gpu=True)
     if way == "reference":
         return reference_linear_oscillator_scan(inputs, coefficients, state, lengths)

@@ -1,4 +1,4 @@
-"""What the compiled loops are given: choices as whole numbers, and named arrays.
+"""The arguments of the compiled loops: choices as integers, and named arrays.
 
 Remembered states are rows of one array: first those a call began with, then the hidden state of
 every step. What a step attends to is a row of indices into it (−1 where a slot is empty), so that
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from undamped.kernels.memory.attend import PART
-from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.jit import inlined
 
 TANH, RELU, MODRELU, IDENTITY, LSTM, GRU = range(6)
+ADDITIVE, DOT = range(2)
 HALF, SUM, LEARNED = range(3)
 BY_ATTENTION, BY_SHARE, BY_SURPRISE, BY_SCORE = range(4)
 
@@ -94,12 +94,12 @@ class Buffers(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Where the screening stands: indices and scores of recent and kept states."""
+    """The state of the screening: indices and scores of recent and relevant states."""
 
     recent: Any
     recent_score: Any
-    kept: Any
-    kept_score: Any
+    relevant: Any
+    relevant_score: Any
     expected: Any
     """(samples, product), the input that is expected, projected, less the projection of zeros."""
 
@@ -147,7 +147,7 @@ class BackwardChunk(NamedTuple):
     buffers: Buffers
 
 
-@njit(**(PART | {"inline": "always"}))  # what makes no arrays cannot return any either
+@inlined  # what makes no arrays cannot return any either
 def attended(screens: bool, slots: int, arrays: Any, t: int, b: int) -> Any:
     """Return a sample's weights at a time, and the indices of the states they belong to."""
     batch = arrays.states.shape[1]

@@ -12,9 +12,8 @@ from typing import Any, List  # noqa: UP035
 import torch
 from torch import Tensor
 
-from undamped.kernels.memory.plan import TENSORS, Marks, Plan
-from undamped.kernels.memory.scan import run_shares, summed_gradients
-from undamped.kernels.memory.share import Share
+from undamped.kernels.memory.scan import run_shards, summed_gradients
+from undamped.kernels.memory.shard import Marks, Plan, Shard
 from undamped.kernels.shared.operator import ScanOperator
 
 
@@ -22,27 +21,21 @@ def scan_by_operator(
     plan: Plan, x: Tensor, tensors: dict[str, Tensor], marks: Marks
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Run a plan through the operator; return outputs and what a state is made of."""
-    choices = [plan.step, plan.alignment, plan.mix, plan.screening, plan.recent, plan.kept]
-    given = [tensors.get(name, x.new_empty(0)) for name in TENSORS]
+    choices = [plan.step, plan.alignment, plan.mix, plan.screening, plan.recent, plan.relevant]
+    inputs = [tensors.get(name, x.new_empty(0)) for name in Shard.names]
     # Nothing is differentiated through marks.
-    known = [tensor.detach() for tensor in (marks.scores, marks.seen, marks.expected)]
-    output, *final = _memory_scan("operator", choices, x, given, known, plan.lengths)
-    return output, dict(zip(Share.finals, final, strict=True))
+    constants = [tensor.detach() for tensor in (marks.scores, marks.flags, marks.expected)]
+    output, *final = _memory_scan("operator", choices, x, inputs, constants, plan.lengths)
+    return output, dict(zip(Shard.finals, final, strict=True))
 
 
-def _shares(
-    choices: Sequence[int],
-    x: Tensor,
-    tensors: Sequence[Tensor],
-    marks: Sequence[Tensor],
-    lengths: Tensor | None,
+def _run(
+    choices: Any, x: Tensor, tensors: Any, marks: Any, lengths: Tensor | None
 ) -> tuple[list[Any], Tensor, list[Tensor]]:
     """Run the forward pass that names, numbers and tensors describe."""
-    named = {name: tensor.detach() for name, tensor in zip(TENSORS, tensors, strict=True)}
-    step, alignment, mix, screening, recent, kept = choices
-    plan = Plan(step, alignment, mix, screening, recent, kept, lengths)
+    named = {name: tensor.detach() for name, tensor in zip(Shard.names, tensors, strict=True)}
     with torch.no_grad():
-        return run_shares(Share, plan, x.detach(), Marks(*marks), named)
+        return run_shards(Shard, Plan(*choices, lengths=lengths), x.detach(), Marks(*marks), named)
 
 
 def _forward(
@@ -52,7 +45,7 @@ def _forward(
     marks: Sequence[Tensor],
     lengths: Tensor | None,
 ) -> List[Tensor]:  # noqa: UP006 (torch 2.6 reads no other spelling)
-    _, output, final = _shares(choices, x, tensors, marks, lengths)
+    _, output, final = _run(choices, x, tensors, marks, lengths)
     # The results of an operator share no memory, which outputs and a memory of all states do.
     return [output.contiguous().clone(), *final]
 
@@ -82,12 +75,12 @@ def _backward(
     marks: Sequence[Tensor],
     lengths: Tensor | None,
 ) -> List[Tensor]:  # noqa: UP006 (torch 2.6 reads no other spelling)
-    shares, _, _ = _shares(choices, x, tensors, marks, lengths)
+    shards, _, _ = _run(choices, x, tensors, marks, lengths)
     with torch.no_grad():
-        sums = summed_gradients(shares, [g.detach() for g in grad_results[: 1 + Share.carried]])
+        sums = summed_gradients(shards, [g.detach() for g in grad_results[: 1 + Shard.carried]])
     gradients = [
         sums.get(name, torch.zeros_like(tensor))
-        for name, tensor in zip(TENSORS, tensors, strict=True)
+        for name, tensor in zip(Shard.names, tensors, strict=True)
     ]
     return [gradient.contiguous().clone() for gradient in (sums["x"], *gradients)]
 

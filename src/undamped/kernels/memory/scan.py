@@ -1,31 +1,158 @@
 """A pass of a network with memory as one differentiable function.
 
-The batch is shared among threads; a share (`BatchShare`) knows how to run through time, what to
-keep and how to go back.
+The batch is divided among threads. A shard (`BatchShard`) runs its samples through time, in chunks,
+stores what its backward pass needs, and runs that.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from undamped.kernels.dispatch import through_operator
-from undamped.kernels.memory.chunks import BatchShare
+from undamped.kernels.shared.gemm import product_address
 from undamped.kernels.shared.operator import refuse_second_derivatives
 from undamped.kernels.shared.threads import run_in_parallel, split_batch
 
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was attended to.
+
+    Args:
+        weights: (batch, time, time), row t the weights that step t gives to all steps.
+        relevant: (batch, time, relevant), the steps of the relevant states after each; −1 where a
+            slot is empty or holds a state of before the pass.
+    """
+
+    weights: Tensor
+    relevant: Tensor
+
+
+class BatchShard(ABC):
+    """The samples that one thread takes through time.
+
+    Args:
+        plan: What is not a tensor; it has `lengths`.
+        part: Which samples.
+        x: (time, batch, input), the input of all samples.
+        marks: What the memory knows besides states; `of(part)` gives that of some samples.
+        tensors: By the names in `names`; among them input (product, input), bias and key.
+    """
+
+    names: ClassVar[tuple[str, ...]]
+    """The tensors of a pass, in order; (0,) where there is none."""
+    finals: ClassVar[dict[str, int]]
+    """What is known after the last step, and which of its dimensions is the batch."""
+    carried: ClassVar[int]
+    """How many of those, the first ones, have a gradient. They are the tensors of samples."""
+    states: Tensor
+    """All hidden states, which must not be changed before the backward pass."""
+
+    def __init__(
+        self, plan: Any, part: slice, x: Tensor, marks: Any, tensors: dict[str, Tensor]
+    ) -> None:
+        self.plan, self.part, self.tensors = plan, part, tensors
+        self.x = x[:, part].contiguous()
+        self.steps, self.batch, _ = self.x.shape
+        self.hidden, self.width = tensors["key"].shape[1], tensors["input"].shape[0]
+        self.slots = tensors["slots"].shape[0]
+        alive = torch.full((self.batch,), self.steps)
+        if plan.lengths is not None:
+            alive = plan.lengths.to("cpu", torch.int64)[part]
+        self.alive = alive.numpy()
+        self.marks = marks.of(part)
+        self.blas = product_address(x.dtype)
+        per_step = 2 * self.batch * (self.width + self.hidden) * x.element_size()
+        self.chunk = max(1, min(self.steps, CHUNK_BYTES // per_step))
+
+    @property
+    def multiplications(self) -> int:
+        """How many the product of a step makes, query included."""
+        return self.batch * self.hidden * (self.width + self.hidden)
+
+    @property
+    def over(self) -> Tensor:
+        """(time, samples, 1), whether a sequence is over."""
+        return (torch.arange(self.steps).unsqueeze(1) >= torch.from_numpy(self.alive)).unsqueeze(-1)
+
+    def empty(self, *shape: int) -> Tensor:
+        """Return a new tensor."""
+        return self.x.new_empty(shape)
+
+    def buffers(self, *shapes: tuple[int, ...]) -> tuple[Any, ...]:
+        """Return arrays for a loop to work in."""
+        return tuple(self.empty(*shape).numpy() for shape in shapes)
+
+    def projected(self, begin: int) -> Tensor:
+        """Return what the recurrence makes of the inputs of a chunk, (steps, samples, product)."""
+        inputs = self.x[begin : begin + self.chunk]
+        bias = self.tensors["bias"]
+        flat, weight = inputs.reshape(-1, inputs.shape[2]), self.tensors["input"].t()
+        result = torch.addmm(bias, flat, weight) if bias.numel() else flat @ weight
+        return result.view(inputs.shape[0], self.batch, self.width)
+
+    def zero_gradients(self, *names: str) -> dict[str, Tensor]:
+        """Return zeros for the gradients of tensors, input matrix and bias, and memory for x's."""
+        names = ("input", "bias", "recurrent", "vector", *names)
+        sums = {name: torch.zeros_like(self.tensors[name]) for name in names}
+        return {**sums, "x": torch.empty_like(self.x)}
+
+    def add_input_gradients(self, totals: dict[str, Tensor], begin: int, drive: Tensor) -> None:
+        """Add what the gradient of `projected`, (rows, product), means for x, matrix and bias."""
+        inputs = self.x[begin : begin + self.chunk]
+        totals["input"].addmm_(drive.t(), inputs.reshape(-1, inputs.shape[2]))
+        if self.tensors["bias"].numel():
+            totals["bias"] += drive.sum(0)
+        totals["x"][begin : begin + self.chunk] = (drive @ self.tensors["input"]).view_as(inputs)
+
+    @property
+    @abstractmethod
+    def output(self) -> Tensor:
+        """(time, samples, features), what the pass returns."""
+
+    @abstractmethod
+    def forward(self) -> None:
+        """Run; what is needed later stays in this object."""
+
+    @abstractmethod
+    def final(self) -> tuple[Tensor, ...]:
+        """Return what `finals` names, of these samples."""
+
+    @abstractmethod
+    def record(self) -> Record:
+        """Return what was attended to, after `forward`."""
+
+    @abstractmethod
+    def backward(self, output: Tensor, *carried: Tensor) -> dict[str, Tensor]:
+        """Return the gradients of the tensors, and of x under "x".
+
+        Args:
+            output: The gradient of the output, of all samples.
+            carried: The gradients of the first parts of `finals`, of all samples.
+        """
+
+
+def arrays_of(*tensors: Tensor) -> Any:
+    """Return a list of tensors as contiguous arrays."""
+    return [tensor.contiguous().numpy() for tensor in tensors]
+
 
 def memory_scan(
-    kind: type[BatchShare], plan: Any, x: Tensor, tensors: dict[str, Tensor], marks: Any
+    kind: type[BatchShard], plan: Any, x: Tensor, tensors: dict[str, Tensor], marks: Any
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Run over (time, batch, input); return outputs and what a state is made of.
 
     Args:
-        kind: What to run: `Share` or `SparseShare`.
+        kind: What to run: `Shard` or `SparseShard`.
         plan: What is not a tensor.
         x: The input.
         tensors: By the names in `kind.names`; those that are not there are empty.
@@ -35,46 +162,57 @@ def memory_scan(
         from undamped.kernels.memory.operator import scan_by_operator
 
         return scan_by_operator(plan, x, tensors, marks)
-    given = [tensors.get(name, x.new_empty(0)) for name in kind.names]
-    output, *final = _MemoryScan.apply(kind, plan, x, marks, *given)  # type: ignore[misc]
+    inputs = [tensors.get(name, x.new_empty(0)) for name in kind.names]
+    output, *final = _MemoryScan.apply(kind, plan, x, marks, *inputs)  # type: ignore[misc]
     return output, dict(zip(kind.finals, final, strict=True))
 
 
-def run_shares(
-    kind: type[BatchShare], plan: Any, x: Tensor, marks: Any, named: dict[str, Tensor]
-) -> tuple[list[BatchShare], Tensor, list[Tensor]]:
+def memory_record(
+    kind: type[BatchShard], plan: Any, x: Tensor, tensors: dict[str, Tensor], marks: Any
+) -> Record:
+    """Run over (time, batch, input) as `memory_scan` does; return what was attended to."""
+    named = {name: tensors.get(name, x.new_empty(0)).detach() for name in kind.names}
+    shard = kind(plan, slice(0, x.shape[1]), x.detach(), marks, named)
+    shard.forward()
+    return shard.record()
+
+
+def run_shards(
+    kind: type[BatchShard], plan: Any, x: Tensor, marks: Any, named: dict[str, Tensor]
+) -> tuple[list[BatchShard], Tensor, list[Tensor]]:
     """Run the forward pass; return what the backward pass needs, outputs and final memory."""
     steps, batch, _ = x.shape
     parts = split_batch(steps, batch, 4 * named["key"].shape[0])
-    shares = [kind(plan, part, x, marks, named) for part in parts]
-    run_in_parallel([share.forward for share in shares], shares[0].multiplications)
-    output = _joined([share.output for share in shares], 1)
-    ends = zip(*(share.final() for share in shares), strict=True)
+    shards = [kind(plan, part, x, marks, named) for part in parts]
+    run_in_parallel([shard.forward for shard in shards], shards[0].multiplications)
+    output = _joined([shard.output for shard in shards], 1)
+    ends = zip(*(shard.final() for shard in shards), strict=True)
     final = [_joined(part, dim) for part, dim in zip(ends, kind.finals.values(), strict=True)]
-    return shares, output, final
+    return shards, output, final
 
 
-def summed_gradients(shares: list[BatchShare], gradients: Sequence[Tensor]) -> dict[str, Tensor]:
+def summed_gradients(shards: list[BatchShard], gradients: Sequence[Tensor]) -> dict[str, Tensor]:
     """Run the backward pass; return the gradients by name, that of the input under "x"."""
-    works = [partial(share.backward, *gradients) for share in shares]
-    found = run_in_parallel(works, shares[0].multiplications)
-    joined = {**type(shares[0]).batched, "x": 1}
+    works = [partial(shard.backward, *gradients) for shard in shards]
+    results = run_in_parallel(works, shards[0].multiplications)
+    kind = type(shards[0])
+    joined = dict(list(kind.finals.items())[: kind.carried]) | {"x": 1}
     return {
         name: _joined(parts, joined[name]) if name in joined else _summed(parts)
-        for name in found[0]
-        for parts in [[part[name] for part in found]]
+        for name in results[0]
+        for parts in [[part[name] for part in results]]
     }
 
 
 class _MemoryScan(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, kind: type[BatchShare], plan: Any, x: Tensor, marks: Any, *tensors: Tensor
+        ctx: Any, kind: type[BatchShard], plan: Any, x: Tensor, marks: Any, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
         named = {name: tensor.detach() for name, tensor in zip(kind.names, tensors, strict=True)}
-        ctx.shares, output, final = run_shares(kind, plan, x.detach(), marks, named)
-        # Kept so that changing them, or the outputs, before the backward pass is noticed.
-        ctx.save_for_backward(x, *tensors, *(share.guarded for share in ctx.shares))
+        ctx.shards, output, final = run_shards(kind, plan, x.detach(), marks, named)
+        # Saved so that changing them, or the outputs, before the backward pass is noticed.
+        ctx.save_for_backward(x, *tensors, *(shard.states for shard in ctx.shards))
         ctx.mark_non_differentiable(*final[kind.carried :])
         return output, *final
 
@@ -82,10 +220,10 @@ class _MemoryScan(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Any:  # type: ignore[override]
         refuse_second_derivatives()
         _ = ctx.saved_tensors
-        kind = type(ctx.shares[0])
-        sums = summed_gradients(ctx.shares, gradients[: 1 + kind.carried])
-        wanted = zip(kind.names, ctx.needs_input_grad[4:], strict=True)
-        return None, None, sums["x"], None, *(sums.get(n) if want else None for n, want in wanted)
+        kind = type(ctx.shards[0])
+        sums = summed_gradients(ctx.shards, gradients[: 1 + kind.carried])
+        needs = zip(kind.names, ctx.needs_input_grad[4:], strict=True)
+        return None, None, sums["x"], None, *(sums.get(n) if need else None for n, need in needs)
 
 
 def _joined(parts: Sequence[Tensor], dim: int) -> Tensor:

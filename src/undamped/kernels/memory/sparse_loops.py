@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from undamped.kernels.memory.attend import (
+from undamped.kernels.memory.rows import (
     PART,
     add_scaled,
     additive_backward,
     additive_score,
     dot,
     fill,
+    gates,
+    gates_backward,
+    move,
     softmax,
 )
-from undamped.kernels.memory.steps import gates, gates_backward, move
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import LOOP, njit
 
@@ -35,7 +37,7 @@ class SparseWeights(NamedTuple):
 
 
 class SparseArrays(NamedTuple):
-    """What a pass keeps."""
+    """What a pass stores."""
 
     hidden: Any
     """(steps + 1, samples, hidden), sums of state and context."""
@@ -44,8 +46,8 @@ class SparseArrays(NamedTuple):
     rows: Any
     """(slots + columns, samples, hidden), what is remembered."""
     keys: Any
-    seen: Any
-    """(slots + columns, samples)."""
+    flags: Any
+    """(slots + columns, samples), whether a row holds something."""
     column: Any
     """(steps,), the row that a step's states are remembered in, or −1."""
     weights: Any
@@ -66,12 +68,23 @@ class SparseGradients(NamedTuple):
     vector: Any
 
 
+class SparseChunk(NamedTuple):
+    """The arrays of a chunk in the backward pass, (steps, samples, …); the last two are filled."""
+
+    hidden_gradient: Any
+    context_gradient: Any
+    product: Any
+    query: Any
+    gates_gradient: Any
+    query_gradient: Any
+
+
 @njit(**PART)
-def _choose(scores: Any, seen: Any, b: int, rows: int, best: Any) -> int:
+def _choose(scores: Any, flags: Any, b: int, rows: int, best: Any) -> int:
     """Fill `best` with the rows of the largest scores, the largest first; return how many."""
     count, most = 0, best.shape[0]
     for i in range(rows):
-        if not seen[i, b]:
+        if not flags[i, b]:
             continue
         rank = count if count < most else most
         nan = scores[i] != scores[i]  # the largest of all, so that it is not lost
@@ -148,10 +161,10 @@ def forward(
                 move(arrays.cells[t, b], arrays.cells[t + 1, b])
                 continue
             for i in range(count):
-                if arrays.seen[i, b]:
+                if arrays.flags[i, b]:
                     scores[i] = additive_score(query[b], arrays.keys[i, b], weights.vector)
-            chosen_count = _choose(scores, arrays.seen, b, count, best)
-            _weigh(arrays, t, b, scores, best, chosen_count, rank)
+            best_count = _choose(scores, arrays.flags, b, count, best)
+            _weigh(arrays, t, b, scores, best, best_count, rank)
             context = arrays.context[t + 1, b]
             fill(context, 0)
             for i in range(arrays.index.shape[2]):
@@ -163,7 +176,7 @@ def forward(
         at = arrays.column[t]
         if at >= 0:
             for b in range(batch):
-                arrays.seen[at, b] = due[t, b]
+                arrays.flags[at, b] = due[t, b]
                 fill(arrays.rows[at, b], 0)
                 if due[t, b]:
                     move(arrays.hidden[t + 1, b], arrays.rows[at, b])
@@ -224,23 +237,15 @@ def backward(
     weights: Any,
     arrays: Any,
     gradients: Any,
-    hidden_gradient: Any,
-    context_gradient: Any,
-    product: Any,
-    query: Any,
-    gates_gradient: Any,
-    query_gradient: Any,
+    chunk: Any,
     due: Any,
     cut: Any,
     alive: Any,
     buffers: Any,
 ) -> None:
-    """Go back through a chunk.
-
-    `product` and `query` are those of the chunk, (steps, samples, …), and their gradients are
-    filled; `cut` is (steps, samples), whether the gradient ends before a step.
-    """
-    steps, batch, size = hidden_gradient.shape
+    """Go back through a chunk; `cut` says for (steps, samples) whether the gradient ends there."""
+    steps, batch, size = chunk.hidden_gradient.shape
+    gates_gradient, query_gradient = chunk.gates_gradient, chunk.query_gradient
     products, into, slope = buffers
     for step in range(steps - 1, -1, -1):
         t = begin + step
@@ -252,21 +257,21 @@ def backward(
             if t >= alive[b]:
                 fill(gates_gradient[step, b], 0)
                 continue
-            flow = gradients.hidden[b]
+            grad = gradients.hidden[b]
             for j in range(size):
-                flow[j] += hidden_gradient[step, b, j]
+                grad[j] += chunk.hidden_gradient[step, b, j]
             if at >= 0 and due[t, b]:
                 for j in range(size):
-                    flow[j] += gradients.rows[at, b, j] + products[b, j]
+                    grad[j] += gradients.rows[at, b, j] + products[b, j]
             for j in range(size):
-                into[j] = flow[j] + context_gradient[step, b, j]
+                into[j] = grad[j] + chunk.context_gradient[step, b, j]
             _attend_backward(
                 weights,
                 arrays,
                 gradients,
                 t,
                 b,
-                query[step, b],
+                chunk.query[step, b],
                 into,
                 query_gradient[step, b],
                 slope,
@@ -277,7 +282,7 @@ def backward(
                 for j in range(size):
                     into[j] = gradients.hidden[b, j] + products[b, j]
                 gates_backward(
-                    product[step, b],
+                    chunk.product[step, b],
                     arrays.cells[t, b],
                     arrays.cells[t + 1, b],
                     into,

@@ -61,17 +61,17 @@ class Repeated:
         return work
 
 
-_CHOSEN: ContextVar[Recorder | None] = ContextVar("recorder on the CPU", default=None)
+_CPU_RECORDER: ContextVar[Recorder | None] = ContextVar("recorder on the CPU", default=None)
 
 
 @contextmanager
 def recorded_by(recorder: Recorder) -> Iterator[None]:
     """Record loops on the CPU while this lasts, with a recorder that can."""
-    token = _CHOSEN.set(recorder)
+    token = _CPU_RECORDER.set(recorder)
     try:
         yield
     finally:
-        _CHOSEN.reset(token)
+        _CPU_RECORDER.reset(token)
 
 
 def recorder_for(*tensors: Tensor) -> Recorder | None:
@@ -88,7 +88,7 @@ def recorder_for(*tensors: Tensor) -> Recorder | None:
     if first.dtype not in (torch.float32, torch.float64):
         return None
     if not first.is_cuda:
-        return _CHOSEN.get()
+        return _CPU_RECORDER.get()
     if not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
         return None
     return CUDAGraphs(first.device)

@@ -1,20 +1,163 @@
-"""`recorded_scan`: a plain loop over time, with its gradient, from recordings of some steps."""
+"""`recorded_scan`: a plain loop over time, with its gradient, from recordings of some steps.
+
+A recording reads and writes the same memory every time. So inputs are copied into it and results
+out of it, chunk by chunk, and the state stays where it is from one chunk to the next. In the
+backward pass a chunk is run again from its first state, which was stored, and differentiated.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from undamped.kernels.recorded.loop import STEPS, RecordedLoop, Recurrence, State
 from undamped.kernels.recorded.recorder import Recorder
+from undamped.kernels.reference import State, step_by_step
 from undamped.kernels.shared.operator import refuse_second_derivatives
 
-KEPT = 4
-"""Recordings that are kept of a cell, for different shapes."""
+STEPS = 32
+"""Steps of a recording."""
+MAX_RECORDINGS = 4
+"""Recordings that are stored of a cell, for different shapes."""
+
+
+class Inputs(NamedTuple):
+    """The tensors of a pass."""
+
+    projected: Tensor
+    """(time, batch, projected)."""
+    state: State
+    """The state before the first step."""
+    constants: State
+    """What is the same at every step."""
+    lengths: Tensor | None = None
+    """(batch,), where sequences end."""
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """What is iterated.
+
+    Args:
+        advance: Makes a step: what is projected, the state and the constants to the next state.
+        output: Returns the output that belongs to a state.
+        parameters: What `advance` may read beside its arguments, and be differentiated by.
+        identity: What a recording depends on besides: numbers, and the addresses of tensors.
+    """
+
+    advance: Callable[[Tensor, State, State], State]
+    output: Callable[[State], Tensor]
+    parameters: tuple[Tensor, ...]
+    identity: Hashable
+
+    def run(self, inputs: Inputs) -> tuple[Tensor, State]:
+        """Make all steps of `projected`; those behind the end of a sequence leave its state."""
+        projected, state, constants, lengths = inputs
+
+        def advance(projected_t: Tensor, state: State) -> State:
+            return self.advance(projected_t, state, constants)
+
+        return step_by_step(advance, projected, state, lengths, output=self.output)
+
+
+class RecordedLoop:
+    """Recordings for one shape of everything.
+
+    Args:
+        recorder: Who records.
+        recurrence: What is iterated.
+        inputs: Tensors of the shapes to be recorded.
+    """
+
+    @torch.inference_mode(False)  # its memory is for passes with gradients too
+    def __init__(self, recorder: Recorder, recurrence: Recurrence, inputs: Inputs) -> None:
+        self.recorder, self.recurrence = recorder, recurrence
+        projected = inputs.projected
+        self.projected = projected.new_zeros(STEPS, *projected.shape[1:])
+        self.state = [part.new_zeros(part.shape) for part in inputs.state]
+        self.constants = [part.new_zeros(part.shape) for part in inputs.constants]
+        self.remaining = None
+        if inputs.lengths is not None:
+            self.remaining = projected.new_zeros(projected.shape[1], dtype=torch.int64)
+        with torch.no_grad():
+            self.fill(self.constants, inputs.constants)
+            output = recurrence.output(tuple(self.state))
+        self.outputs = output.new_zeros(STEPS, *output.shape)
+        self.go = recorder.record(self._forward)
+        self._back: Callable[[], None] | None = None
+
+    @torch.inference_mode(False)
+    def prepare_backward(self) -> None:
+        """Record the way back, if that was not done; not in the thread of a backward pass."""
+        if self._back is not None:
+            return
+        self.grad_outputs = torch.zeros_like(self.outputs)
+        self.grad_projected = torch.zeros_like(self.projected)
+        self.grad_state = [torch.zeros_like(part) for part in self.state]
+        self.grad_constants = [torch.zeros_like(part) for part in self.constants]
+        self.grad_parameters = [torch.zeros_like(part) for part in self.recurrence.parameters]
+        self.read = [True] * len(self.recurrence.parameters)
+        self._back = self.recorder.record(self._backward)
+
+    def back(self) -> None:
+        """Go back through the chunk whose beginning is in `state`."""
+        assert self._back is not None  # prepared by the forward pass
+        self._back()
+
+    def load(self, projected: Tensor, lengths: Tensor | None, start: int) -> None:
+        """Copy a chunk of the input in."""
+        self.projected.copy_(projected[start : start + STEPS])
+        if self.remaining is not None and lengths is not None:
+            self.remaining.copy_(lengths - start)
+
+    @staticmethod
+    def fill(targets: Sequence[Tensor], values: Sequence[Tensor | None]) -> None:
+        """Copy values to their targets; zeros for None."""
+        for target, value in zip(targets, values, strict=True):
+            target.copy_(value) if value is not None else target.zero_()
+
+    @torch.no_grad()
+    def _forward(self) -> None:
+        state, constants = tuple(self.state), tuple(self.constants)
+        inputs = Inputs(self.projected, state, constants, self.remaining)
+        outputs, state = self.recurrence.run(inputs)
+        self.outputs.copy_(outputs)
+        self.fill(self.state, state)
+
+    def _backward(self) -> None:
+        with torch.enable_grad():
+            parts = (self.projected, *self.state, *self.constants)
+            leaves = [part.detach().requires_grad_(part.is_floating_point()) for part in parts]
+            count = 1 + len(self.state)
+            state, constants = tuple(leaves[1:count]), tuple(leaves[count:])
+            outputs, final = self.recurrence.run(
+                Inputs(leaves[0], state, constants, self.remaining)
+            )
+            tensors = [*leaves, *self.recurrence.parameters]
+            results = zip((outputs, *final), (self.grad_outputs, *self.grad_state), strict=True)
+            gradients = _gradients([(r, g) for r, g in results if r.requires_grad], tensors)
+        with torch.no_grad():
+            self.fill((self.grad_projected, *self.grad_state), gradients[:count])
+            sums = (*self.grad_constants, *self.grad_parameters)
+            for target, value in zip(sums, gradients[count:], strict=True):
+                if value is not None:
+                    target += value
+        self.read = [value is not None for value in gradients[len(leaves) :]]
+
+
+def _gradients(
+    results: Sequence[tuple[Tensor, Tensor]], tensors: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """Differentiate by what can be differentiated by; None for the rest."""
+    of, weights = zip(*results, strict=True)
+    required = [tensor for tensor in tensors if tensor.requires_grad]
+    gradients = iter(torch.autograd.grad(of, required, weights, allow_unused=True))
+    return [next(gradients) if tensor.requires_grad else None for tensor in tensors]
 
 
 class RecordingWarning(RuntimeWarning):
@@ -31,89 +174,66 @@ class Recordings:
     def __reduce__(self) -> tuple[type[Recordings], tuple[()]]:
         return type(self), ()
 
-    def get(
-        self,
-        recorder: Recorder,
-        recurrence: Recurrence,
-        projected: Tensor,
-        state: State,
-        constants: State,
-        masked: bool,
-    ) -> RecordedLoop:
-        """Return the loop for these shapes and for parameters that lie where they lie."""
+    def get(self, recorder: Recorder, recurrence: Recurrence, inputs: Inputs) -> RecordedLoop:
+        """Return the loop for these shapes and for parameters at these addresses."""
+        projected = inputs.projected
         key = (
             type(recorder),
-            masked,
+            inputs.lengths is not None,
             projected.device,
             projected.dtype,
             projected.shape[1:],
-            tuple(part.shape for part in (*state, *constants)),
+            tuple(part.shape for part in (*inputs.state, *inputs.constants)),
             recurrence.identity,
         )
         if key not in self._loops:
-            self._loops[key] = RecordedLoop(
-                recorder, recurrence, projected, state, constants, masked
-            )
-            while len(self._loops) > KEPT:
+            self._loops[key] = RecordedLoop(recorder, recurrence, inputs)
+            while len(self._loops) > MAX_RECORDINGS:
                 self._loops.popitem(last=False)
         self._loops.move_to_end(key)
         return self._loops[key]
 
 
 def recorded_scan(
-    recordings: Recordings,
-    recorder: Recorder,
-    recurrence: Recurrence,
-    projected: Tensor,
-    state: State,
-    constants: State,
-    lengths: Tensor | None = None,
+    recordings: Recordings, recorder: Recorder, recurrence: Recurrence, inputs: Inputs
 ) -> tuple[Tensor, State]:
-    """Iterate through time; what is less than a recording is left is done step by step.
+    """Iterate through time; the steps after the last full recording run one by one.
 
     Args:
         recordings: What was recorded before.
         recorder: Who records.
         recurrence: What is iterated.
-        projected: (time, batch, projected).
-        state: The state before the first step.
-        constants: What is the same at every step.
-        lengths: (batch,), where sequences end.
+        inputs: The tensors of the pass.
 
     Returns:
         The outputs (time, batch, hidden), and the state after the last step.
     """
+    projected, state, constants, lengths = inputs
     recorded_steps = len(projected) // STEPS * STEPS
     loop = None
     if recorded_steps and not recordings.refused:
-        loop = _recorded(recordings, recorder, recurrence, projected, state, constants, lengths)
+        loop = _recorded(recordings, recorder, recurrence, inputs)
     if loop is None:
-        return recurrence.run(projected, state, constants, lengths)
-    inputs = (projected[:recorded_steps], *state, *constants, *recurrence.parameters)
-    outputs, *final = _Recorded.apply(loop, lengths, len(state), *inputs)
+        return recurrence.run(inputs)
+    tensors = (projected[:recorded_steps], *state, *constants, *recurrence.parameters)
+    outputs, *final = _Recorded.apply(loop, lengths, len(state), *tensors)
     if recorded_steps == len(projected):
         return outputs, tuple(final)
-    left = None if lengths is None else lengths - recorded_steps
-    rest, last = recurrence.run(projected[recorded_steps:], tuple(final), constants, left)
+    remaining = None if lengths is None else lengths - recorded_steps
+    rest, last = recurrence.run(
+        Inputs(projected[recorded_steps:], tuple(final), constants, remaining)
+    )
     return torch.cat([outputs, rest]), last
 
 
 def _recorded(
-    recordings: Recordings,
-    recorder: Recorder,
-    recurrence: Recurrence,
-    projected: Tensor,
-    state: State,
-    constants: State,
-    lengths: Tensor | None,
+    recordings: Recordings, recorder: Recorder, recurrence: Recurrence, inputs: Inputs
 ) -> RecordedLoop | None:
-    """Return a loop with all the recordings that are wanted, or None if it cannot be recorded."""
-    tensors = (projected, *state, *constants, *recurrence.parameters)
+    """Return a loop with all recordings that are needed, or None if it cannot be recorded."""
+    tensors = (inputs.projected, *inputs.state, *inputs.constants, *recurrence.parameters)
     needs_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     try:
-        loop = recordings.get(
-            recorder, recurrence, projected, state, constants, lengths is not None
-        )
+        loop = recordings.get(recorder, recurrence, inputs)
         if needs_grad:
             loop.prepare_backward()
     except RuntimeError as error:  # a step that waits for the device, or takes too much of it

@@ -1,10 +1,10 @@
-"""Room for long sequences, in large pages where the system has them, and used again.
+"""Memory for long sequences, in large pages where the system has them, and reused.
 
 A fresh tensor of 64 MB is sixteen thousand small pages, and the system clears each when it is
 first touched, which takes longer than a scan over it. On Linux NumPy asks for large pages for
 arrays from 4 MB up; PyTorch does so only if told by the environment before it starts. Large pages
-are cleared too, and come from far away. So a little of the room of tensors that are gone is kept
-for those to come: chunk after chunk asks for the same sizes.
+are cleared too, and are not in the cache. So some buffers of freed tensors are stored for later
+ones: every chunk needs the same sizes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAGE = 2 << 20  # bytes of a large page; NumPy asks for them for arrays from two
 LINE = 64  # bytes; products and scans are fastest where rows start with a cache line
 SHIFTS = 61
 IDLE_BYTES = 192 << 20
-"""How much room that nobody uses is kept at most."""
+"""The most bytes of unused buffers that are stored."""
 
 
 def empty(shape: Sequence[int], like: Tensor) -> Tensor:
@@ -30,8 +30,8 @@ def empty(shape: Sequence[int], like: Tensor) -> Tensor:
     size = math.prod(shape) * like.element_size()
     if like.device.type != "cpu" or size < PAGE:
         return like.new_empty(tuple(shape))
-    buffer = np.asarray(_Lease(_idle.taken(size), size))
-    return torch.from_numpy(buffer).view(like.dtype).view(tuple(shape))
+    raw = np.asarray(_Lease(_idle.take(size), size))
+    return torch.from_numpy(raw).view(like.dtype).view(tuple(shape))
 
 
 def contiguous_copy(tensor: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ def contiguous_copy(tensor: Tensor) -> Tensor:
 
 
 class _Idle:
-    """Room that nobody uses; what was used last comes first, since it is still near.
+    """Unused buffers; what was used last comes first, since it may still be in the cache.
 
     There is no lock: leases end wherever Python finds that they do, in any thread and in the
     middle of anything. Each step here is one that Python does not interrupt; threads that come
@@ -49,28 +49,28 @@ class _Idle:
     """
 
     def __init__(self) -> None:
-        self.found: deque[np.ndarray] = deque()
+        self.buffers: deque[np.ndarray] = deque()
         self.limit = IDLE_BYTES  # here, since the last leases end when the module is gone
 
-    def taken(self, size: int) -> np.ndarray:
-        """Return room of a size, used before or new."""
+    def take(self, size: int) -> np.ndarray:
+        """Return a buffer of a size, used before or new."""
         bytes_needed = size + PAGE + LINE * SHIFTS
-        for _ in range(len(self.found)):
+        for _ in range(len(self.buffers)):
             try:
-                raw = self.found.pop()
+                raw = self.buffers.pop()
             except IndexError:  # another thread was faster
                 break
             if raw.size == bytes_needed:
                 return raw
-            self.found.appendleft(raw)
+            self.buffers.appendleft(raw)
         return np.empty(bytes_needed, np.uint8)
 
     def give(self, raw: np.ndarray) -> None:
-        """Keep room, and let go of what was idle longest while there is too much of it."""
-        self.found.append(raw)
+        """Store a buffer, and free those that were idle longest while there are too many."""
+        self.buffers.append(raw)
         try:
-            while sum(buffer.size for buffer in self.found) > self.limit:
-                self.found.popleft()
+            while sum(raw.size for raw in self.buffers) > self.limit:
+                self.buffers.popleft()
         except (IndexError, RuntimeError):  # somebody came between, and counts too
             return
 
@@ -79,11 +79,11 @@ _idle = _Idle()
 
 
 class _Lease:
-    """Room that somebody uses; when the last array that looks into it is gone, it is idle again.
+    """A buffer in use; when the last array that refers to it is freed, it is idle again.
 
     Args:
-        raw: The room.
-        size: How many bytes of it are wanted.
+        raw: The buffer.
+        size: How many bytes of it are used.
     """
 
     def __init__(self, raw: np.ndarray, size: int) -> None:
@@ -100,7 +100,7 @@ class _Lease:
 
 
 def _begin(raw: np.ndarray) -> int:
-    """Return the address where room begins: with a large page, so that all of them are whole.
+    """Return the address where a buffer begins: with a large page, so that all of them are whole.
 
     But not all at the same line of it: rows of several arrays would push each other out.
     """

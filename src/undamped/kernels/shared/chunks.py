@@ -10,6 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
 
 FALLBACK = 8 << 20
 REPLAY_BYTES = 64 << 20  # for values of tanh that spare a second product, whatever the length
@@ -34,22 +38,22 @@ class Limits:
     Args:
         shortest: The fewest steps.
         longest: The most.
-        share: Of the last-level cache.
+        cache_fraction: Of the last-level cache.
         most: Bytes, however large the cache is.
         multiple: What the number of steps is a multiple of, unless the sequence is shorter.
     """
 
     shortest: int
     longest: int
-    share: float
+    cache_fraction: float
     most: int = 1 << 40
     multiple: int = 1
 
 
-ELEMENTWISE = Limits(16, 1024, share=0.75, multiple=16)
+ELEMENTWISE = Limits(16, 1024, cache_fraction=0.75, multiple=16)
 """For scans of all layers: the rest of the cache is for weights and whoever else runs. Whole
 multiples, see `row_stable_matmul`."""
-COUPLED = Limits(8, 64, share=0.5, most=4 << 20)
+COUPLED = Limits(8, 64, cache_fraction=0.5, most=4 << 20)
 """For products at every step: a thread's part of the cache."""
 
 
@@ -61,7 +65,7 @@ def chunk_length(steps: int, step_bytes: int, limits: Limits = ELEMENTWISE) -> i
         step_bytes: What all arrays of a chunk take for a step.
         limits: What kind of chunk it is.
     """
-    fitting = min(int(cache_bytes() * limits.share), limits.most) // max(1, step_bytes)
+    fitting = min(int(cache_bytes() * limits.cache_fraction), limits.most) // max(1, step_bytes)
     fitting -= fitting % limits.multiple
     return min(steps, max(limits.shortest, min(limits.longest, fitting)))
 
@@ -95,3 +99,17 @@ def replay_chunks(chunk: int, columns: int, layers: int, item_size: int) -> int:
 def ranges(steps: int, chunk: int) -> list[tuple[int, int]]:
     """Return the first and the past-the-last step of each chunk."""
     return [(start, min(start + chunk, steps)) for start in range(0, steps, chunk)]
+
+
+def remaining_steps(lengths: Tensor | None, start: int, stop: int) -> Any:
+    """Return how many of the steps from `start` to `stop` each sequence has, as int64.
+
+    None where all have all of them. `lengths` (batch,) may be integers of any size: a small type
+    would overflow when something is subtracted from it.
+    """
+    if lengths is None or not len(lengths):
+        return None
+    ends = lengths.numpy().astype(np.int64)
+    if ends.min() >= stop:
+        return None
+    return np.clip(ends - start, 0, stop - start)

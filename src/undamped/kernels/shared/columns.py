@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from undamped.kernels.dispatch import runs_triton
-from undamped.kernels.shared.chunks import chunk_length, scan_bytes
-from undamped.kernels.shared.lengths import remaining_steps
+from undamped.kernels.shared.chunks import chunk_length, remaining_steps, scan_bytes
 from undamped.kernels.shared.threads import over_columns, run_in_parallel, split_batch
 
 _module = cache(import_module)  # which looks around at every call
@@ -35,7 +34,7 @@ def sequence_table(sequences: Sequence[Tensor], columns: int, first: Tensor | No
     rows = []
     for sequence in sequences:
         address, stride = sequence.data_ptr(), sequence.stride(0) * sequence.element_size()
-        numbers = sequence.numel() // (sequence.shape[0] * columns)
+        numbers = sequence.numel() // max(1, sequence.shape[0] * columns)  # of no column, zero
         rows.append((address, stride, address, numbers))
     if first is not None:
         address, stride, _, numbers = rows[0]
@@ -128,24 +127,16 @@ class GPUColumns(Columns):
         constants: Tensor,
         state: Tensor,
         *,
-        sums: Tensor | None = None,
-        first: Tensor | None = None,
         remaining: Any = None,
+        **optional: Any,
     ) -> None:
         """Launch a kernel; what it does not take is left out of its arguments."""
         from undamped.kernels.shared.gpu import launch
 
-        function, flags = kernel
-        optional = [tensor for tensor in (first, sums) if tensor is not None]
-        tensors = (*sequences, *optional, constants, state)
-        hidden = constants.shape[1]
-        launch(
-            function,
-            tensors,
-            remaining,
-            (len(sequences[0]), state[0].numel() // hidden, hidden),
-            **flags,
-        )
+        (function, flags), hidden = kernel, constants.shape[1]
+        more = [optional[name] for name in ("first", "sums") if optional.get(name) is not None]
+        sizes = (len(sequences[0]), state[0].numel() // hidden, hidden)
+        launch(function, (*sequences, *more, constants, state), remaining, sizes, **flags)
 
     def remaining(self, lengths: Tensor | None, start: int, stop: int) -> Any:
         """The same for the GPU; whether one ends is not looked up, which would wait."""

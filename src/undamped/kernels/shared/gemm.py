@@ -49,32 +49,32 @@ def _product(
     matrix: Any,
     out: Any,
     sizes: Any,
-    keep: Any,
+    add: Any,
     transposed: Any,
 ) -> Any:
-    """Call gemm: out (m, n) = rows (m, k) matrix (k, n) + keep·out, all without gaps.
+    """Call gemm: out (m, n) = rows (m, k) matrix (k, n) + add·out, all without gaps.
 
     Fortran stores columns first, so there this is outᵀ = matrixᵀ rowsᵀ, and nothing is turned;
     but with `transposed` the rows, (k, m), are.
     """
     number = types.CPointer(out.dtype)
-    signature = types.void(address, number, number, number, sizes, keep, transposed)
+    signature = types.void(address, number, number, number, sizes, add, transposed)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        address, rows, matrix, out, sizes, keep, transposed = values
+        address, rows, matrix, out, sizes, add, transposed = values
         integer, character = ir.IntType(32), ir.IntType(8)
         kind = context.get_value_type(signature.args[1].dtype)
 
         def stored(value: Any) -> Any:
-            where = cgutils.alloca_once(builder, value.type)
-            builder.store(value, where)
-            return where
+            pointer = cgutils.alloca_once(builder, value.type)
+            builder.store(value, pointer)
+            return pointer
 
         m, n, k = (
             stored(builder.trunc(size, integer)) for size in cgutils.unpack_tuple(builder, sizes, 3)
         )
         plain, unit = stored(ir.Constant(character, ord("N"))), stored(ir.Constant(kind, 1.0))
-        beta = stored(builder.uitofp(keep, kind))
+        beta = stored(builder.uitofp(add, kind))
         transposes = builder.trunc(transposed, ir.IntType(1))
         letter = builder.select(transposes, *(ir.Constant(character, ord(c)) for c in "TN"))
         order, width = stored(letter), builder.select(transposes, m, k)
@@ -90,28 +90,28 @@ _call: Any = intrinsic(_product)
 
 
 @register_jitable(**PART)
-def multiply(blas: int, rows: Any, matrix: Any, out: Any, keep: bool) -> None:
-    """Write rows·matrix to `out`, added to what is there if `keep`; only compiled code calls this.
+def multiply(blas: int, rows: Any, matrix: Any, out: Any, add: bool) -> None:
+    """Write rows·matrix to `out`, added to what is there if `add`; only compiled code calls this.
 
     Args:
         blas: What `product_address` returned.
         rows: (m, k).
         matrix: (k, n).
         out: (m, n).
-        keep: Whether to add.
+        add: Whether to add to what is there.
     """
     sizes = (out.shape[0], out.shape[1], rows.shape[1])
-    _call(blas, rows.ctypes, matrix.ctypes, out.ctypes, sizes, keep, False)
+    _call(blas, rows.ctypes, matrix.ctypes, out.ctypes, sizes, add, False)
 
 
 @register_jitable(**PART)
 def add_transposed_product(blas: int, rows: Any, columns: Any, out: Any) -> None:
-    """Add rowsᵀ·others to `out`: the sum of outer products that the gradient of a matrix is.
+    """Add rowsᵀ·columns to `out`: the sum of outer products that the gradient of a matrix is.
 
     Args:
         blas: What `product_address` returned.
         rows: (k, m).
-        others: (k, n).
+        columns: (k, n).
         out: (m, n).
     """
     sizes = (out.shape[0], out.shape[1], rows.shape[0])

@@ -168,7 +168,7 @@ class _Compiling(event.Listener):
         module = event.data["dispatcher"].py_func.__module__ or ""
         if self.depth > 1 or not module.startswith("undamped.") or not sys.stderr.isatty():
             return
-        self.timer = threading.Timer(MOMENT, _say, [module])
+        self.timer = threading.Timer(MOMENT, _report, [module])
         self.timer.daemon = True
         self.timer.start()
 
@@ -180,7 +180,7 @@ class _Compiling(event.Listener):
             self.timer = None
 
 
-def _say(module: str) -> None:
+def _report(module: str) -> None:
     kernel = module.removeprefix("undamped.kernels.")
     sys.stderr.write(f"compiling {kernel} for this machine; later runs find it ready\n")
 

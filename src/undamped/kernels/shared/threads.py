@@ -1,6 +1,6 @@
-"""Splitting work over threads: shares of the batch, or the columns of a single scan.
+"""Splitting work over threads: shards of the batch, or the columns of a single scan.
 
-Sequences of a batch do not see each other, so a thread can take its share through products and
+Sequences of a batch do not see each other, so a thread can take its shard through products and
 scans without waiting for the others; only the sums of weight gradients meet at the end. That is
 better than splitting every product and every scan, which makes the cores wait for each other a
 hundred times a pass. Where a scan stands alone its columns, which are independent too, are split.
@@ -10,9 +10,9 @@ are not used: they break when a process is forked or when two Python threads cal
 threads is torch's setting, which is 1 inside a DataLoader worker. The threads of the pool compute
 their products alone (one thread each), whatever torch is set to elsewhere.
 
-Where one thread is as fast as two, the calling thread computes its products alone too (`alone`):
-the library's threads would meet at every small product, and on a machine with other things to do
-each meeting waits until all of them have had their turn, for milliseconds.
+Where one thread is as fast as two, the calling thread computes its products alone too
+(`single_threaded`): the library's threads would meet at every small product, and on a machine with
+other things to do each meeting waits until all of them have had their turn, for milliseconds.
 """
 
 from __future__ import annotations
@@ -81,14 +81,16 @@ def _new_pool(workers: int) -> ThreadPoolExecutor:
     barrier.wait()
     torch.set_num_threads(threads)
     limits = _thread_limits()
-    if _alone.threads is not None and limits is not None:  # this thread wants to go on alone
+    if (
+        _single_threaded.threads is not None and limits is not None
+    ):  # this thread stays single-threaded
         for limit_to in limits:
             limit_to(1)
     return pool
 
 
 def _as_caller(work: Callable[[], T], inference: bool) -> T:
-    """Do a share in the modes of the thread that asked: torch keeps them for each thread.
+    """Do the work of a shard in the modes of the calling thread: torch has modes per thread.
 
     What the caller makes in inference mode, no thread outside of it may write to.
     """
@@ -97,7 +99,7 @@ def _as_caller(work: Callable[[], T], inference: bool) -> T:
 
 
 def _in_full_precision(work: Callable[[], T]) -> T:
-    """Do a share without mixed precision, which the threads of the pool have none of either."""
+    """Do the work of a shard without mixed precision, as the threads of the pool do."""
     if not torch.is_autocast_enabled("cpu"):
         return work()
     with torch.autocast("cpu", enabled=False):
@@ -105,7 +107,7 @@ def _in_full_precision(work: Callable[[], T]) -> T:
 
 
 def split_batch(steps: int, batch: int, hidden: int) -> list[slice]:
-    """Return the shares of the batch, one for each thread that is worth having."""
+    """Return the shards of the batch, one for each thread that is worth having."""
     count = min(worth_having(), steps * batch * hidden // GRAIN, batch // ALIGNMENT)
     if count < 2:
         return [slice(0, batch)]
@@ -114,7 +116,7 @@ def split_batch(steps: int, batch: int, hidden: int) -> list[slice]:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def single_threaded() -> Iterator[None]:
     """Let this thread, and no other, compute its products by itself while this lasts.
 
     Not by `torch.set_num_threads`: threads that begin in the meantime would keep to it for good.
@@ -125,32 +127,32 @@ def alone() -> Iterator[None]:
         return
     set_openmp, set_products = limits
     set_openmp(1)
-    before, _alone.threads = set_products(1), threads
+    before, _single_threaded.threads = set_products(1), threads
     try:
         yield
     finally:
-        _alone.threads = None
+        _single_threaded.threads = None
         set_products(before)
         set_openmp(threads)
 
 
-class _Alone(threading.local):
-    """How many threads torch is set to, while this thread keeps to itself."""
+class _SingleThreaded(threading.local):
+    """How many threads torch is set to, while this thread is single-threaded."""
 
     threads: int | None = None
 
 
-_alone = _Alone()
+_single_threaded = _SingleThreaded()
 
 
 def worth_having() -> int:
     """Return how many threads there may be: as many as torch is set to."""
-    return _alone.threads or torch.get_num_threads()
+    return _single_threaded.threads or torch.get_num_threads()
 
 
 def single_threaded_if_small(product: int) -> AbstractContextManager[None]:
-    """Return `alone` for products of few multiplications, nothing for large ones."""
-    return alone() if product < PRODUCT_GRAIN else nullcontext()
+    """Return `single_threaded` for products of few multiplications, nothing for large ones."""
+    return single_threaded() if product < PRODUCT_GRAIN else nullcontext()
 
 
 @cache
@@ -170,13 +172,13 @@ def _thread_limits() -> tuple[Callable[[int], Any], Callable[[int], int]] | None
 
 
 def run_in_parallel(works: list[Callable[[], T]], product: int = 0) -> list[T]:
-    """Run each piece of work in a thread of its own, and return the results in order.
+    """Run functions in parallel, each in its own thread; return their results in order.
 
     Args:
-        works: The pieces.
-        product: How many multiplications the largest product of a piece makes.
+        works: The functions.
+        product: How many multiplications the largest product of one makes.
 
-    No piece may ask for gradients. Grad and inference mode are the caller's in all of them;
+    No function may need gradients. Grad and inference mode are the caller's in all of them;
     autocast is off, and what is set up for the caller's thread alone (a profiler, a mode of
     dispatch, a default device) is not seen by the others.
     """
@@ -186,7 +188,7 @@ def run_in_parallel(works: list[Callable[[], T]], product: int = 0) -> list[T]:
     pool, inference = _pool(len(works)), torch.is_inference_mode_enabled()
     futures = [pool.submit(_as_caller, work, inference) for work in works]
     wait(futures)  # all of them, so that none still writes when one has failed
-    return [other.result() for other in futures]
+    return [future.result() for future in futures]
 
 
 def over_columns(kernel: Callable[..., None], steps: int, columns: int, *arguments: Any) -> None:
@@ -209,5 +211,5 @@ def over_columns(kernel: Callable[..., None], steps: int, columns: int, *argumen
     try:
         kernel(*arguments, 0, min(width, columns))
     finally:
-        for other in futures:
-            other.result()
+        for future in futures:
+            future.result()

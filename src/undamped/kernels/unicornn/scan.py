@@ -110,8 +110,10 @@ def _backward(
         chunks = []
         for start, stop in ranges(len(projected), CHECKPOINT_EVERY):
             remaining, first = columns.remaining(lengths, start, stop), state[0].clone()
-            written = [tanh_values[start:stop], positions[start:stop]]
-            columns.run(kernels["forward_store"], written, constants, state, remaining=remaining)
+            chunk_sequences = [tanh_values[start:stop], positions[start:stop]]
+            columns.run(
+                kernels["forward_store"], chunk_sequences, constants, state, remaining=remaining
+            )
             chunks.append((slice(start, stop), first, state[1].clone(), remaining))
         for chunk, first, last_velocity, remaining in reversed(chunks):
             grad_state[0] = last_velocity

@@ -165,7 +165,10 @@ def stored_symbols(model: Any, inputs: Any) -> float:
     stored, count = 0, 0
     for sample in range(inputs.shape[1]):
         symbols = ((inputs[:marker, sample] > 0) & (inputs[:marker, sample] < MARKER)).nonzero()
-        memory = {*record.kept[sample, marker].tolist(), *range(marker - cell.recent + 1, marker)}
+        memory = {
+            *record.relevant[sample, marker].tolist(),
+            *range(marker - cell.recent + 1, marker),
+        }
         stored += sum(int(step) in memory for step in symbols)
         count += len(symbols)
     return stored / count

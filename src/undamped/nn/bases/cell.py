@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.nn.utils import parametrize
@@ -22,14 +21,14 @@ from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.promises import Promise
 from undamped._base.torch_internals import parametrize_again
 from undamped.kernels.dispatch import use_plain_loops
-from undamped.kernels.recorded.loop import Recurrence
 from undamped.kernels.recorded.recorder import recorder_for
-from undamped.kernels.recorded.scan import Recordings, recorded_scan
+from undamped.kernels.recorded.scan import Inputs, Recordings, Recurrence, recorded_scan
+from undamped.kernels.reference import State as State
+from undamped.kernels.reference import freeze_finished, step_by_step
 from undamped.kernels.shared.threads import PRODUCT_GRAIN, single_threaded_if_small
 from undamped.nn.bases.constant_cache import ModuleCache, contents, may_cache, on_one_thread
 from undamped.nn.bases.updates import UpdateHooks
 
-State = tuple[Tensor, ...]
 States = list[State]
 ScanResult = tuple[Tensor, State]
 """All outputs (time, batch, features), and the final state."""
@@ -135,7 +134,7 @@ class Cell(nn.Module, ABC):
 
     def _freeze_finished(self, new: State, old: State, running: Tensor) -> State:
         """Return the new state where `running` (batch, 1) is true, the old one elsewhere."""
-        return tuple(torch.where(running, n, o) for n, o in zip(new, old, strict=True))
+        return freeze_finished(new, old, running)
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
         """Return the unconstrained square matrices that multiply the state.
@@ -220,18 +219,12 @@ def reference_scan(
 ) -> ScanResult:
     """Scan with a plain loop, which defines the result of every faster implementation."""
     projected, constants = cell.project(x), cell.cached_constants()
-    outputs = []
-    for t, projected_t in enumerate(projected.unbind(0)):
-        advanced = cell.advance(projected_t, state, constants)
-        if lengths is None:
-            state = advanced
-            outputs.append(cell.output(state))
-        else:
-            running = (t < lengths).unsqueeze(-1)
-            state = cell._freeze_finished(advanced, state, running)
-            output = cell.output(state)
-            outputs.append(torch.where(running, output, torch.zeros_like(output)))
-    return torch.stack(outputs), state
+
+    def advance(projected_t: Tensor, state: State) -> State:
+        return cell.advance(projected_t, state, constants)
+
+    functions: Any = {"output": cell.output, "freeze": cell._freeze_finished}
+    return step_by_step(advance, projected, state, lengths, **functions)
 
 
 def loop_scan(cell: Cell, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
@@ -244,7 +237,5 @@ def loop_scan(cell: Cell, x: Tensor, state: State, lengths: Tensor | None = None
     tensors, numbers = contents(cell)
     layouts = tuple((t.data_ptr(), t.shape, t.requires_grad) for t in tensors)
     recurrence = Recurrence(cell.advance, cell.output, trained, (layouts, tuple(numbers)))
-    projected, constants = cell.project(x), cell.cached_constants()
-    return recorded_scan(
-        cell._recordings, recorder, recurrence, projected, state, constants, lengths
-    )
+    inputs = Inputs(cell.project(x), state, cell.cached_constants(), lengths)
+    return recorded_scan(cell._recordings, recorder, recurrence, inputs)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.kernels.dispatch import inside_transform
-from undamped.kernels.shared.threads import alone
+from undamped.kernels.shared.threads import single_threaded
 
 T = TypeVar("T")
 Tensors = tuple[Tensor, ...]
@@ -148,7 +148,7 @@ def on_one_thread(compute: Callable[[], Tensors], sources: Tensors) -> Tensors:
     """
     differentiable = tuple(source for source in sources if source.requires_grad)
     if not differentiable or not torch.is_grad_enabled():
-        with alone():
+        with single_threaded():
             return compute()
     return _OnOneThread.apply(compute, *differentiable)  # type: ignore[return-value]
 
@@ -158,7 +158,7 @@ class _OnOneThread(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, compute: Callable[[], Tensors], *sources: Tensor) -> Tensors:
-        with alone(), torch.enable_grad():
+        with single_threaded(), torch.enable_grad():
             ctx.results = compute()
         ctx.save_for_backward(*sources)
         return tuple(result.detach() for result in ctx.results)
@@ -170,7 +170,7 @@ class _OnOneThread(torch.autograd.Function):
             for result, grad in zip(ctx.results, grad_outputs, strict=True)
             if result.requires_grad
         ]
-        with alone():
+        with single_threaded():
             gradients = torch.autograd.grad(
                 [result for result, _ in pairs],
                 ctx.saved_tensors,

@@ -28,7 +28,7 @@ from undamped.nn.orthogonal import ExpRNNCell, ScoRNNCell
 from undamped.nn.rnn import RNNCell
 
 if TYPE_CHECKING:
-    from undamped.kernels.memory.record import Record
+    from undamped.kernels.memory.scan import Record
 
 Alignment = Literal["additive", "dot"]
 Mix = Literal["half", "sum", "learned"]
@@ -248,21 +248,22 @@ class MemoryCell(Cell):
     def compiled_scan(self, arguments: tuple[Any, ...]) -> ScanResult:
         """Scan (time, batch, input) with the compiled loops, from their arguments."""
         from undamped.kernels.memory.scan import memory_scan
-        from undamped.kernels.memory.share import Share
+        from undamped.kernels.memory.shard import Shard
 
-        output, final = memory_scan(Share, *arguments)
+        output, final = memory_scan(Shard, *arguments)
         last, lengths = output[-1], arguments[0].lengths
         if lengths is not None:
             ends = (lengths - 1).view(1, -1, 1).expand(1, -1, self.hidden_size)
             last = output.gather(0, ends).squeeze(0)
         further = (final["cell"],) if len(self.recurrence.state_names) > 1 else ()
-        memory = self.from_slots(final["slots"].transpose(0, 1), final["scores"], final["seen"])
+        memory = self.from_slots(final["slots"].transpose(0, 1), final["scores"], final["flags"])
         expected = (final["expected"],) if self.expects else ()
         return output, (last, final["mixed"], *further, *memory, *expected)
 
     def record(self, x: Tensor, state: State, lengths: Tensor | None = None) -> Record:
         """Scan (time, batch, input) and return the attention and the stored states."""
-        from undamped.kernels.memory.record import attention_record
+        from undamped.kernels.memory.scan import memory_record
+        from undamped.kernels.memory.shard import Shard
 
         step = self.compiled_step(self.constants())
         if step is None:
@@ -270,23 +271,23 @@ class MemoryCell(Cell):
                 f"The attention of a network with recurrence {type(self.recurrence).__name__} "
                 "cannot be recorded. Use an RNN, a GRU or an LSTM."
             )
-        return attention_record(*self._scan_arguments(step, x, state, lengths))
+        return memory_record(Shard, *self._scan_arguments(step, x, state, lengths))
 
     def _scan_arguments(
         self, step: CompiledStep, x: Tensor, state: State, lengths: Tensor | None
     ) -> tuple[Any, ...]:
-        from undamped.kernels.memory import arrays, attend
-        from undamped.kernels.memory.plan import Marks, Plan
+        from undamped.kernels.memory import arrays
+        from undamped.kernels.memory.shard import Marks, Plan
 
         mixed, cell_state, memory = self.split(state)
         attention, batch = self.attention, x.shape[1]
         plan = Plan(
             step=getattr(arrays, step.kind.upper()),
-            alignment=getattr(attend, attention.alignment.upper()),
+            alignment=getattr(arrays, attention.alignment.upper()),
             mix=getattr(arrays, attention.mix.upper()),
             screening=getattr(arrays, self.screened_by) if self.screened_by else -1,
             recent=getattr(self, "recent", 0),
-            kept=getattr(self, "kept", 0),
+            relevant=getattr(self, "kept", 0),
             lengths=lengths,
         )
         slots, scores, flags = self.as_slots(memory, batch)

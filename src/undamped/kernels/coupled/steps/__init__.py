@@ -26,9 +26,6 @@ class LeakyRelu(Activation):
     kernel_module = "activation"
     in_place = True
 
-    def __init__(self, leak: float) -> None:
-        self.constants = (leak,)
-
 
 class ModRelu(Activation):
     """state' = sign(s) relu(|s| + b), s = product + projected; weights: b (hidden,)."""
@@ -46,9 +43,6 @@ class ComplexModRelu(Activation):
 
     kernel_module = "activation"
 
-    def __init__(self, softening: float) -> None:
-        self.constants = (softening,)
-
 
 class Euler(Step):
     """state' = state + step·tanh(product + projected).
@@ -58,9 +52,6 @@ class Euler(Step):
     """
 
     kernel_module = "euler"
-
-    def __init__(self, step: float) -> None:
-        self.constants = (step,)
 
 
 class GatedEuler(Step):
@@ -73,9 +64,6 @@ class GatedEuler(Step):
     kernel_module = "euler"
     adds_projection = False
 
-    def __init__(self, step: float) -> None:
-        self.constants = (step,)
-
 
 class CoupledOscillator(Step):
     """z' = z + step·(tanh(product + projected) − γ y − ε z), y' = y + step·z'.
@@ -87,9 +75,6 @@ class CoupledOscillator(Step):
     """
 
     kernel_module = "euler"
-
-    def __init__(self, step: float, stiffness: float, damping: float) -> None:
-        self.constants = (step, stiffness, damping)
 
 
 class WeightedSum(Step):
@@ -136,9 +121,6 @@ class Iterated(Step):
 
     kernel_module = "incremental"
 
-    def __init__(self, decay: float) -> None:
-        self.constants = (decay,)
-
 
 class Lipschitz(Step):
     """state' = state + step·(product₁ + tanh(product₂ + projected)).
@@ -149,9 +131,6 @@ class Lipschitz(Step):
 
     kernel_module = "euler"
     adds_projection = False
-
-    def __init__(self, step: float) -> None:
-        self.constants = (step,)
 
 
 class LongShort(Step):
@@ -179,6 +158,3 @@ class LongExpressive(Step):
     kernel_module = "lem"
     adds_projection = False
     has_memory = True
-
-    def __init__(self, step: float) -> None:
-        self.constants = (step,)

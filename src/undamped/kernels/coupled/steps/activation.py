@@ -3,8 +3,8 @@
 All of them find their slope in the new state, so nothing is computed again in the backward pass.
 Beside a loop, each has kernels of one time for structured operators, which are called from Python:
 (product, new, weights, constants, buffer) in the forward pass, where those that work in place are
-given `new` twice; (new, grad_new, grad_product, weights, gradients, constants, buffer) in the
-backward pass.
+given `new` twice; (new, grad_new, grad_product, parts) in the backward pass, where the parts are
+weights, their gradients, constants and a buffer.
 """
 
 from __future__ import annotations
@@ -40,15 +40,7 @@ def tanh_forward(product: Any, new: Any, weights: Any, constants: Any, buffer: A
 
 
 @step_function
-def tanh_backward(
-    new: Any,
-    grad_new: Any,
-    grad_product: Any,
-    weights: Any,
-    gradients: Any,
-    constants: Any,
-    buffer: Any,
-) -> None:
+def tanh_backward(new: Any, grad_new: Any, grad_product: Any, parts: Any) -> None:
     """The gradient of `tanh_forward`."""
     unit = new.dtype.type(1)
     for b in range(grad_new.shape[0]):
@@ -70,17 +62,9 @@ def relu_forward(product: Any, new: Any, weights: Any, constants: Any, buffer: A
 
 
 @step_function
-def relu_backward(
-    new: Any,
-    grad_new: Any,
-    grad_product: Any,
-    weights: Any,
-    gradients: Any,
-    constants: Any,
-    buffer: Any,
-) -> None:
+def relu_backward(new: Any, grad_new: Any, grad_product: Any, parts: Any) -> None:
     """The gradient of `relu_forward`."""
-    zero, slope = new.dtype.type(0), new.dtype.type(constants[0])
+    zero, slope = new.dtype.type(0), new.dtype.type(parts[2][0])
     for b in range(grad_new.shape[0]):
         value, grad, result = new[b], grad_new[b], grad_product[b]
         for j in range(grad_new.shape[1]):
@@ -101,17 +85,9 @@ def modrelu_forward(product: Any, new: Any, weights: Any, constants: Any, buffer
 
 
 @step_function
-def modrelu_backward(
-    new: Any,
-    grad_new: Any,
-    grad_product: Any,
-    weights: Any,
-    gradients: Any,
-    constants: Any,
-    buffer: Any,
-) -> None:
+def modrelu_backward(new: Any, grad_new: Any, grad_product: Any, parts: Any) -> None:
     """The gradient of `modrelu_forward`: 1 above the threshold, where the sign is unchanged."""
-    bias_gradient, zero = gradients[0], new.dtype.type(0)
+    bias_gradient, zero = parts[1][0], new.dtype.type(0)
     for b in range(grad_new.shape[0]):
         value, grad, result = new[b], grad_new[b], grad_product[b]
         for j in range(grad_new.shape[1]):
@@ -142,24 +118,16 @@ def complex_modrelu_forward(
 
 
 @step_function
-def complex_modrelu_backward(
-    new: Any,
-    grad_new: Any,
-    grad_product: Any,
-    weights: Any,
-    gradients: Any,
-    constants: Any,
-    buffer: Any,
-) -> None:
+def complex_modrelu_backward(new: Any, grad_new: Any, grad_product: Any, parts: Any) -> None:
     """The gradient of `complex_modrelu_forward`."""
     # With m = |s| and c(m) = (m + b)/(m + ε): d(c s) = c ds + c' s dm, c' = (ε − b)/(m + ε)².
     # Above the threshold, m follows from the new modulus r = m (m + b)/(m + ε): it is the larger
     # root of m² + (b − r) m − r ε = 0, written without a difference of equal constants. s itself
     # is then the new value times m/r.
-    bias, bias_gradient = weights[0], gradients[0]
+    (bias,), (bias_gradient,), (softening,), buffer = parts
     size, dtype = bias.shape[0], new.dtype
     zero, unit, two, four = dtype.type(0), dtype.type(1), dtype.type(2), dtype.type(4)
-    soft = dtype.type(constants[0])
+    soft = dtype.type(softening)
     moduli, inverse, scale, slope = buffer[0], buffer[1], buffer[2], buffer[3]
     for b in range(new.shape[0]):
         value, grad, result = new[b], grad_new[b], grad_product[b]
@@ -210,12 +178,10 @@ def _backward_loop(function: Callable[..., None]) -> Any:
     def loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
         for t in range(chunk.output_gradient[STEPS] - 1, -1, -1):
             add_output_gradient(chunk, t)
-            new, result = (
-                at_time(chunk, chunk.hidden_states, t + 1),
-                at_time(chunk, chunk.gradient, t),
-            )
-            grad_new, buffer = chunk.state_gradient, chunk.buffer
-            function(new, grad_new, result, weights, gradients, constants, buffer)
+            new = at_time(chunk, chunk.hidden_states, t + 1)
+            result = at_time(chunk, chunk.gradient, t)
+            parts = (weights, gradients, constants, chunk.buffer)
+            function(new, chunk.state_gradient, result, parts)
             backprop_product(chunk, t)
             restore_finished(chunk, t)
 

@@ -106,7 +106,7 @@ def cornn_backward(chunk: Any, t: int, weights: Any, gradients: Any, constants: 
     size = product.shape[1]
     dt, unit = product.dtype.type(constants[0]), product.dtype.type(1)
     push = dt * product.dtype.type(constants[1])
-    keep = unit - dt * product.dtype.type(constants[2])
+    decay = unit - dt * product.dtype.type(constants[2])
     for b in range(product.shape[0]):
         force, result, grad = product[b], grad_product[b], chunk.state_gradient[b]
         for j in range(size):
@@ -117,7 +117,7 @@ def cornn_backward(chunk: Any, t: int, weights: Any, gradients: Any, constants: 
         for j in range(size):
             grad[j] -= push * grad[size + j]
         for j in range(size):
-            grad[size + j] *= keep
+            grad[size + j] *= decay
     add_backpropagated_product(chunk, t)
 
 

@@ -67,7 +67,7 @@ def _iterate_backward(
     # `active` is overwritten with the gradient of the product.
     size, alpha, unit = grad_after.shape[1], active.dtype.type(decay), active.dtype.type(1)
     clear_row(sums)
-    keep = unit - step * alpha
+    factor = unit - step * alpha
     for b in range(grad_after.shape[0]):
         value, old, grad = active[b], before[b], grad_after[b]
         for j in range(size):
@@ -75,7 +75,7 @@ def _iterate_backward(
         for j in range(size):
             value[j] = step * grad[j] * (unit - value[j] * value[j])
         for j in range(size):
-            grad[j] *= keep
+            grad[j] *= factor
 
 
 @step_function
@@ -101,7 +101,7 @@ def iterated_backward(chunk: Any, t: int, weights: Any, gradients: Any, constant
 
 
 class IteratedPass(CompiledPass):
-    """The pass of one share, with K products a step."""
+    """The pass of one shard, with K products a step."""
 
     def prepare_backward(self) -> None:
         """Make the arrays of a chunk: iterates and tanh of each of the K."""

@@ -115,7 +115,7 @@ def lem_backward(chunk: Any, t: int, weights: Any, gradients: Any, constants: An
 
 
 class LongExpressivePass(CompiledPass):
-    """The pass of one share, with a second product a step."""
+    """The pass of one shard, with a second product a step."""
 
     def _moved(self, chunk: int) -> Tensor:
         """Return z after every step of a chunk, (steps × sequences, hidden)."""
@@ -125,7 +125,7 @@ class LongExpressivePass(CompiledPass):
         """Find the second product of a chunk again, too."""
         super().recompute_sums(chunk, x, read)
         last = self.projected[: len(x), :, self.product_width :]
-        last += (self._moved(chunk) @ self.share.weights[0]).view(last.shape)
+        last += (self._moved(chunk) @ self.shard.weights[0]).view(last.shape)
 
     def backward_chunk(
         self, chunk: int, start: int, stop: int, x: Tensor, output_gradient: Tensor

@@ -1,4 +1,8 @@
-"""The compiled loop back through a chunk of time."""
+"""The compiled loops over a chunk of time: step, remember, attend, mix; and back through them.
+
+Functions that take a whole chunk are put into the loops as source (`inlined`): rellstm compiles in
+2.1 s instead of 3.5 s. What is summed in any order stays in functions of one row (`rows`).
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,171 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from undamped.kernels.memory.arrays import BY_SCORE, GRU, HALF, LSTM, attended
-from undamped.kernels.memory.attend import (
+from undamped.kernels.memory.arrays import (
     ADDITIVE,
-    INLINED,
+    BY_ATTENTION,
+    BY_SCORE,
+    BY_SHARE,
+    BY_SURPRISE,
+    GRU,
+    HALF,
+    LSTM,
+    attended,
+)
+from undamped.kernels.memory.rows import (
     PART,
     add_scaled,
     additive_backward,
+    additive_score,
     dot,
     dot_backward,
+    dot_score,
+    elman,
+    elman_backward,
     fill,
+    gates,
+    gates_backward,
+    gru,
+    gru_backward,
+    log_sigmoid,
+    move,
+    relevance,
+    relevance_backward,
+    screen,
+    softmax,
+    surprise,
 )
-from undamped.kernels.memory.screening import relevance_backward
-from undamped.kernels.memory.steps import elman_backward, gates_backward, gru_backward, move
 from undamped.kernels.shared.gemm import multiply
-from undamped.kernels.shared.jit import LOOP, njit
+from undamped.kernels.shared.jit import LOOP, inlined, njit
+
+
+@inlined
+def _step(kind: int, chunk: Any, t: int) -> None:
+    """Write the hidden states of a time; zeros where a sequence is over."""
+    arrays, total, product = chunk.arrays, chunk.buffers.total, chunk.product
+    states = arrays.states[chunk.choices.slots + t]
+    for b in range(product.shape[0]):
+        if t >= chunk.alive[b]:
+            fill(states[b], 0)
+            continue
+        for j in range(chunk.projected.shape[2]):
+            total[j] = product[b, j] + chunk.projected[t - chunk.begin, b, j]
+        if kind == LSTM:
+            gates(total, arrays.cells[t, b], arrays.cells[t + 1, b], states[b])
+        elif kind == GRU:
+            gru(total, arrays.mixed[t, b], states[b])
+        else:
+            elman(kind, total, chunk.weights.threshold, states[b])
+
+
+@inlined
+def _screen(screening: int, chunk: Any, t: int, b: int, index: Any) -> None:
+    """Take the new state of a sample into its memory; write what the memory then holds."""
+    row, memory = chunk.choices.slots + t, chunk.memory
+    state = chunk.arrays.states[row, b]
+    score = state.dtype.type(0)
+    if screening == BY_SURPRISE:
+        score = surprise(chunk, t, b, state)
+    elif screening == BY_SCORE:
+        score = relevance(chunk.weights, state)
+    screen(memory, b, row, score)
+    recent = memory.recent.shape[1]
+    for i in range(recent):
+        index[i] = memory.recent[b, i]
+    for i in range(memory.relevant.shape[1]):
+        index[recent + i] = memory.relevant[b, i]
+
+
+@inlined
+def _attend(additive: bool, learns: bool, chunk: Any, b: int, row: Any, index: Any) -> int:
+    """Write attention weights to `row` and the context to its buffer; return how many there are."""
+    arrays, weights, context = chunk.arrays, chunk.weights, chunk.buffers.row
+    query = chunk.product[b, chunk.projected.shape[2] :]
+    for i in range(index.shape[0]):
+        if index[i] >= 0:
+            key = arrays.keys[index[i], b]
+            if additive:
+                row[i] = additive_score(query, key, weights.vector)
+            else:
+                row[i] = dot_score(query, key, weights.vector)
+    if learns:
+        for i in range(index.shape[0]):
+            if index[i] >= 0:
+                row[i] += log_sigmoid(relevance(weights, arrays.states[index[i], b]))
+    count = softmax(row, index)
+    fill(context, 0)
+    for i in range(index.shape[0]):
+        if index[i] >= 0:
+            add_scaled(context, row[i], arrays.states[index[i], b])
+    return count
+
+
+@inlined
+def _mix(chunk: Any, t: int) -> None:
+    """Mix states and contexts by the learned matrix."""
+    after, old = chunk.arrays.mixed[t + 1], chunk.arrays.mixed[t]
+    multiply(chunk.blas, chunk.joined, chunk.weights.mixing, after, False)
+    for b in range(after.shape[0]):
+        if t >= chunk.alive[b]:
+            move(old[b], after[b])
+
+
+@inlined
+def _freeze(kind: int, arrays: Any, t: int, b: int) -> None:
+    """Carry over the state of a sequence that is over."""
+    move(arrays.mixed[t, b], arrays.mixed[t + 1, b])
+    if kind == LSTM:
+        move(arrays.cells[t, b], arrays.cells[t + 1, b])
+
+
+@cache
+def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callable[..., None]:
+    """Return the loop that runs through a `ForwardChunk`.
+
+    Only what a network does is compiled.
+
+    Args:
+        kind: The step, as in `Choices`.
+        alignment: As there.
+        screening: As there.
+        learned: Whether h and c are mixed by a matrix.
+    """
+    screens, by_share, learns = screening >= 0, screening == BY_SHARE, screening == BY_SCORE
+    attentive = screening in (BY_ATTENTION, BY_SHARE)
+    additive = alignment == ADDITIVE
+
+    @njit(**LOOP)
+    def memory_forward(chunk: Any) -> None:
+        arrays, product, slots = chunk.arrays, chunk.product, chunk.choices.slots
+        size, context, blas = arrays.states.shape[2], chunk.buffers.row, chunk.blas
+        half = product.dtype.type(0.5) if chunk.choices.mix == HALF else product.dtype.type(1)
+        for t in range(chunk.begin, chunk.begin + chunk.projected.shape[0]):
+            states, after = arrays.states[slots + t], arrays.mixed[t + 1]
+            multiply(blas, arrays.mixed[t], chunk.weights.recurrent, product, False)
+            _step(kind, chunk, t)
+            multiply(blas, states, chunk.weights.key, arrays.keys[slots + t], False)
+            for b in range(product.shape[0]):
+                if t >= chunk.alive[b]:
+                    _freeze(kind, arrays, t, b)
+                    continue
+                row, index = attended(screens, slots, arrays, t, b)
+                if screens:
+                    _screen(screening, chunk, t, b, index)
+                count = _attend(additive, learns, chunk, b, row, index)
+                if attentive:
+                    scale = product.dtype.type(count if by_share else 1)
+                    # The scores are those of recent states, with which the row begins.
+                    add_scaled(chunk.memory.recent_score[b], scale, row)
+                if learned:
+                    move(states[b], chunk.joined[b, :size])
+                    move(context, chunk.joined[b, size:])
+                else:
+                    for j in range(size):
+                        after[b, j] = half * (states[b, j] + context[j])
+            if learned:
+                _mix(chunk, t)
+
+    return memory_forward
 
 
 @njit(**PART)
@@ -34,7 +188,7 @@ def _slopes(grad_context: Any, states: Any, b: int, row: Any, index: Any, slopes
     return mean
 
 
-@njit(**INLINED)
+@inlined
 def _attend_backward(
     additive: bool, by_score: bool, chunk: Any, step: int, b: int, row: Any, index: Any
 ) -> None:
@@ -71,7 +225,7 @@ def _attend_backward(
     add_scaled(gradients.vector, query.dtype.type(1), vector_gradient)
 
 
-@njit(**INLINED)
+@inlined
 def _mix_backward(
     learned: bool, half: Any, chunk: Any, step: int, b: int, row: Any, index: Any
 ) -> None:
@@ -95,7 +249,7 @@ def _mix_backward(
             halves[size + j] = half * grad_mixed[j]
 
 
-@njit(**INLINED)
+@inlined
 def _step_backward(kind: int, chunk: Any, step: int, b: int, grad_state: Any) -> None:
     """Write the gradient of the product that a step read, from that of its hidden state."""
     t, arrays, result = chunk.begin + step, chunk.arrays, chunk.product_gradient[step, b]

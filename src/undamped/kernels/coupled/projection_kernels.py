@@ -1,12 +1,27 @@
-"""The compiled part of `momentum`."""
+"""The compiled filters of `projections`."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from undamped.kernels.coupled.loop import LOOP
-from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.jit import LOOP, PART, njit
+
+
+@njit(**PART)
+def _advance(row: Any, v: Any, m: Any, a: Any, constants: Any, out: Any) -> None:
+    """Update the velocity and the moment of a sequence; write v', or s u without a velocity."""
+    step, decay, fresh = constants[0], constants[1], constants[3]
+    for j in range(m.shape[0]):
+        m[j] = decay * m[j] + fresh * row[j] * row[j]
+    for j in range(v.shape[0]):
+        v[j] = a * v[j] + step * row[j]
+    if v.shape[0] == 0:
+        for j in range(row.shape[0]):
+            out[j] = step * row[j]
+    else:
+        for j in range(row.shape[0]):
+            out[j] = v[j]
 
 
 @njit(**LOOP)
@@ -14,24 +29,13 @@ def filter_rows(
     rows: Any, velocity: Any, moment: Any, decays: Any, remaining: Any, constants: Any, shift: Any
 ) -> None:
     """Filter the rows of a chunk in place."""
-    step, decay, softening, fresh = constants[0], constants[1], constants[2], constants[3]
-    size = rows.shape[2]
+    softening = constants[2]
     for t in range(rows.shape[0]):
         for b in range(rows.shape[1]):
             if t >= remaining[b]:
                 continue
-            row, a = rows[t, b], decays[t, b]
-            v, m = velocity[b], moment[b]
-            for j in range(m.shape[0]):
-                m[j] = decay * m[j] + fresh * row[j] * row[j]
-            for j in range(v.shape[0]):
-                v[j] = a * v[j] + step * row[j]
-            if v.shape[0] == 0:
-                for j in range(size):
-                    row[j] *= step
-            else:
-                for j in range(size):
-                    row[j] = v[j]
+            row, m = rows[t, b], moment[b]
+            _advance(row, velocity[b], m, decays[t, b], constants, row)
             for j in range(m.shape[0]):
                 row[j] /= math.sqrt(m[j] + softening)
             for j in range(shift.shape[0]):
@@ -69,31 +73,19 @@ def moment_backward(
     constants: Any,
     buffer: Any,
 ) -> None:
-    """Go back through velocity and moment, which are found again first; `room` holds two of u."""
+    """Go back through velocity and moment, which are recomputed first; `buffer` is (2, *u)."""
     step, decay, softening, fresh = constants[0], constants[1], constants[2], constants[3]
     steps, sequences, size = gradient.shape
     half, unit, two = u.dtype.type(0.5), u.dtype.type(1), u.dtype.type(2)
-    has_velocity = velocity.shape[1] > 0
-    # The forward pass again, keeping what is above and below the fraction at every step.
+    # The forward pass again, storing the numerator and the inverse denominator of every step.
     tops, bottoms = buffer[0], buffer[1]
     for t in range(steps):
         for b in range(sequences):
-            if t >= remaining[b]:
-                continue
-            row, m, v, a = u[t, b], moment[b], velocity[b], decays[t, b]
-            top, bottom = tops[t, b], bottoms[t, b]
-            for j in range(size):
-                m[j] = decay * m[j] + fresh * row[j] * row[j]
-            for j in range(size):
-                bottom[j] = unit / math.sqrt(m[j] + softening)
-            for j in range(v.shape[0]):
-                v[j] = a * v[j] + step * row[j]
-            if has_velocity:
+            if t < remaining[b]:
+                m, bottom = moment[b], bottoms[t, b]
+                _advance(u[t, b], velocity[b], m, decays[t, b], constants, tops[t, b])
                 for j in range(size):
-                    top[j] = v[j]
-            else:
-                for j in range(size):
-                    top[j] = step * row[j]
+                    bottom[j] = unit / math.sqrt(m[j] + softening)
     for t in range(steps - 1, -1, -1):
         for b in range(sequences):
             if t >= remaining[b]:
@@ -106,7 +98,7 @@ def moment_backward(
                 grad[j] *= scale[j]
             for j in range(v_gradient.shape[0]):
                 v_gradient[j] += grad[j]
-            if has_velocity:
+            if v_gradient.shape[0]:
                 for j in range(size):
                     grad[j] = v_gradient[j]
             for j in range(size):

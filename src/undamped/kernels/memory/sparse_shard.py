@@ -1,13 +1,13 @@
 """The samples of a pass of sparse attentive backtracking that one thread takes through time.
 
-Kept for the backward pass: sums of state and context, contexts, cells, remembered rows, and a few
-indices and weights a step. Gates, queries and keys are computed again, a chunk at a time.
+Stored for the backward pass: sums of state and context, contexts, cells, remembered rows, and a few
+indices and weights per step. Gates, queries and keys are computed again, a chunk at a time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from undamped.kernels.memory import sparse_loops
-from undamped.kernels.memory.chunks import BatchShare
-from undamped.kernels.memory.sparse_loops import SparseArrays, SparseGradients, SparseWeights
+from undamped.kernels.memory.scan import BatchShard, Record, arrays_of
+from undamped.kernels.memory.sparse_loops import (
+    SparseArrays,
+    SparseChunk,
+    SparseGradients,
+    SparseWeights,
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class SparsePlan:
     Args:
         keep_every: How many steps lie between two remembered states.
         top: Up to how many remembered states are attended to by softmax, all of them.
-        place: Which of the scores, from the largest, is subtracted from all when there are more.
+        rank: Which of the scores, from the largest, is subtracted from all when there are more.
         truncate: After how many steps the gradient through the recurrence is cut; 0 never.
         lengths: (batch,) where sequences are over, or None.
         times: The steps at which any sample is remembered.
@@ -34,7 +39,7 @@ class SparsePlan:
 
     keep_every: int
     top: int
-    place: int
+    rank: int
     truncate: int
     lengths: Tensor | None
     times: NDArray[np.int64]
@@ -45,19 +50,19 @@ class SparseMarks:
     """What a memory knows besides states; no gradient goes through it.
 
     Args:
-        seen: (batch, slots), whether a slot holds something.
+        flags: (batch, slots), whether a slot holds something.
         clock: (batch, 1), how many steps a sample has made.
     """
 
-    seen: Tensor
+    flags: Tensor
     clock: Tensor
 
     def of(self, part: slice) -> SparseMarks:
         """Return those of some samples."""
-        return SparseMarks(self.seen[part].detach(), self.clock[part].detach())
+        return SparseMarks(self.flags[part].detach(), self.clock[part].detach())
 
 
-class SparseShare(BatchShare):
+class SparseShard(BatchShard):
     """The samples that one thread takes through time."""
 
     names: ClassVar = (
@@ -72,9 +77,8 @@ class SparseShare(BatchShare):
         "key",
         "vector",
     )
-    finals: ClassVar = {"hidden": 0, "context": 0, "cell": 0, "slots": 1, "seen": 0, "clock": 0}
+    finals: ClassVar = {"hidden": 0, "context": 0, "cell": 0, "slots": 1, "flags": 0, "clock": 0}
     carried: ClassVar = 4
-    batched: ClassVar = {"hidden": 0, "context": 0, "cell": 0, "slots": 1}
 
     def __init__(
         self,
@@ -98,16 +102,8 @@ class SparseShare(BatchShare):
     @property
     def output(self) -> Tensor:
         """h and c side by side; zeros where a sequence is over."""
-        shown = torch.cat((self.states[1:], self.contexts[1:]), dim=-1)
-        if self.plan.lengths is not None:
-            over = np.arange(self.steps)[:, None] >= self.alive
-            shown.masked_fill_(torch.from_numpy(over).unsqueeze(-1), 0)
-        return shown
-
-    @property
-    def guarded(self) -> Tensor:
-        """All hidden states."""
-        return self.states
+        output = torch.cat((self.states[1:], self.contexts[1:]), dim=-1)
+        return output if self.plan.lengths is None else output.masked_fill_(self.over, 0)
 
     def forward(self) -> None:
         """Run; what is needed later stays in this object."""
@@ -120,43 +116,41 @@ class SparseShare(BatchShare):
         self.cells[0] = t["cell"][self.part]
         self.rows = self.empty(count, batch, hidden)
         self.rows[: self.slots] = t["slots"][:, self.part]
-        self.seen = np.zeros((count, batch), dtype=bool)
-        self.seen[: self.slots] = (self.marks.seen != 0).t().numpy()
+        self.flags = np.zeros((count, batch), dtype=bool)
+        self.flags[: self.slots] = (self.marks.flags != 0).t().numpy()
         self.attention = self.empty(steps, batch, attended)
         self.index = np.empty((steps, batch, attended), np.int32)
         self.limit = np.empty((steps, batch), np.int32)
         self.total = self.empty(steps, batch)
         keys = torch.empty_like(self.rows)
         keys[: self.slots] = self.rows[: self.slots] @ t["key"].t()
-        arrays = self._arrays(keys)
-        weights = self._weights(transposed=True)
-        buffers = (
-            self.empty(batch, 4 * hidden).numpy(),
-            self.empty(batch, hidden).numpy(),
-            torch.zeros_like(self.states[0]).numpy(),
-            self.empty(count).numpy(),
-            np.empty(self.plan.top + 1, np.int64),
-        )
+        settings = (self.slots, self.plan.rank, self._weights(transposed=True), self._arrays(keys))
+        product, query, scores = self.buffers((batch, 4 * hidden), (batch, hidden), (count,))
+        raw, best = torch.zeros_like(self.states[0]).numpy(), np.empty(attended + 1, np.int64)
+        more = (self.due, self.alive, (product, query, raw, scores, best))
         for begin in range(0, steps, self.chunk):
-            sparse_loops.forward(
-                self.blas,
-                begin,
-                self.slots,
-                self.plan.place,
-                weights,
-                arrays,
-                self.projected(begin).numpy(),
-                self.due,
-                self.alive,
-                buffers,
-            )
+            projected = self.projected(begin).numpy()
+            sparse_loops.forward(self.blas, begin, *settings, projected, *more)
 
     def final(self) -> tuple[Tensor, ...]:
         """Return h, c, the cell, remembered rows, flags and clocks after the last step."""
-        seen = torch.from_numpy(self.seen).t().to(self.x.dtype)
+        flags = torch.from_numpy(self.flags).t().to(self.x.dtype)
         clock = self.marks.clock + torch.from_numpy(np.minimum(self.alive, self.steps)).unsqueeze(1)
-        ends = (self.states[-1], self.contexts[-1], self.cells[-1])
-        return *(end.clone() for end in ends), self.rows.clone(), seen, clock
+        ends = (self.states[-1], self.contexts[-1], self.cells[-1], self.rows)
+        return *(end.clone() for end in ends), flags, clock
+
+    def record(self) -> Record:
+        """Return what was attended to."""
+        steps, batch = self.steps, self.batch
+        # The rows that a pass began with have no step; they go to one column too many.
+        times = torch.full((len(self.rows),), steps)
+        times[self.slots :] = torch.from_numpy(self.plan.times)
+        index = torch.from_numpy(self.index).long()
+        rows = torch.where(index >= 0, self.attention, 0)
+        weights = self.x.new_zeros(batch, steps, steps + 1)
+        if len(times):
+            weights.scatter_add_(2, times[index.clamp_min(0)].transpose(0, 1), rows.transpose(0, 1))
+        return Record(weights[:, :, :steps], torch.empty(batch, steps, 0, dtype=torch.long))
 
     def backward(self, output: Tensor, *carried: Tensor) -> dict[str, Tensor]:
         """Return the gradients of the tensors, and of x under "x"."""
@@ -164,31 +158,21 @@ class SparseShare(BatchShare):
         last_hidden, last_context, last_cell, slots = carried
         grads = output[:, self.part].contiguous()
         if self.plan.lengths is not None:
-            over = np.arange(self.steps)[:, None] >= self.alive
-            grads = grads.masked_fill(torch.from_numpy(over).unsqueeze(-1), 0)
-        context_given = grads[:, :, hidden:].contiguous()
+            grads = grads.masked_fill(self.over, 0)
+        grad_contexts = grads[:, :, hidden:].contiguous()
         ends, samples = torch.from_numpy(self.alive - 1), torch.arange(self.batch)
-        context_given[ends, samples] += last_context[self.part]
+        grad_contexts[ends, samples] += last_context[self.part]
         arrays = self._arrays(self.rows @ t["key"].t())
-        summed = ("input", "bias", "recurrent", "query", "vector")
-        totals = {name: torch.zeros_like(t[name]) for name in summed}
-        totals |= {
+        totals = self.zero_gradients("query") | {
             "hidden": last_hidden[self.part].clone(),
             "context": torch.zeros_like(last_context[self.part]),
             "cell": last_cell[self.part].clone(),
-            "x": torch.empty_like(self.x),
         }
         rows, keys = slots[:, self.part].clone(), torch.zeros_like(self.rows)
-        gradients = SparseGradients(
-            totals["hidden"].numpy(),
-            totals["cell"].numpy(),
-            rows.numpy(),
-            keys.numpy(),
-            totals["vector"].numpy(),
-        )
+        sums = (totals["hidden"], totals["cell"], rows, keys, totals["vector"])
+        gradients = SparseGradients(*(total.numpy() for total in sums))
         weights = self._weights(transposed=False)
-        sizes = (self.batch, hidden), (hidden,), (self.attention.shape[2],)
-        buffers = tuple(self.empty(*size).numpy() for size in sizes)
+        buffers = self.buffers((self.batch, hidden), (hidden,), (self.attention.shape[2],))
         for begin in reversed(range(0, self.steps, self.chunk)):
             projected = self.projected(begin)
             count, at = projected.shape[0], slice(begin, begin + projected.shape[0])
@@ -197,28 +181,16 @@ class SparseShare(BatchShare):
             after = slice(begin + 1, begin + count + 1)
             raw = (self.states[after] - self.contexts[after]).view(-1, hidden)
             query = raw @ t["query"].t()
-            gates_gradient = self.empty(count, self.batch, self.width)
-            query_gradient = self.empty(count, self.batch, hidden)
-            sparse_loops.backward(
-                self.blas,
-                begin,
-                weights,
-                arrays,
-                gradients,
-                grads[at, :, :hidden].contiguous().numpy(),
-                context_given[at].numpy(),
-                product.view(count, self.batch, -1).numpy(),
-                query.view(count, self.batch, -1).numpy(),
-                gates_gradient.numpy(),
-                query_gradient.numpy(),
-                self.due,
-                self.cut,
-                self.alive,
-                buffers,
-            )
-            drive = gates_gradient.view(-1, self.width)
+            grad_gates = self.empty(count, self.batch, self.width)
+            grad_query = self.empty(count, self.batch, hidden)
+            products = (product.view_as(grad_gates), query.view_as(grad_query))
+            sequences = (grads[at, :, :hidden], grad_contexts[at], *products)
+            chunk = SparseChunk(*arrays_of(*sequences, grad_gates, grad_query))
+            more = (chunk, self.due, self.cut, self.alive, buffers)
+            sparse_loops.backward(self.blas, begin, weights, arrays, gradients, *more)
+            drive = grad_gates.view(-1, self.width)
             totals["recurrent"].addmm_(drive.t(), before)
-            totals["query"].addmm_(query_gradient.view(-1, hidden).t(), raw)
+            totals["query"].addmm_(grad_query.view(-1, hidden).t(), raw)
             self.add_input_gradients(totals, begin, drive)
         totals["key"] = keys.view(-1, hidden).t() @ self.rows.view(-1, hidden)
         totals["slots"] = rows[: self.slots] + keys[: self.slots] @ t["key"]
@@ -226,22 +198,12 @@ class SparseShare(BatchShare):
 
     def _weights(self, *, transposed: bool) -> SparseWeights:
         matrices = [self.tensors[name] for name in ("recurrent", "query", "key")]
-        recurrent, query, key = (
-            (matrix.t() if transposed else matrix).contiguous().numpy() for matrix in matrices
-        )
-        return SparseWeights(recurrent, query, key, self.tensors["vector"].contiguous().numpy())
+        matrices = [matrix.t() if transposed else matrix for matrix in matrices]
+        return SparseWeights(*arrays_of(*matrices, self.tensors["vector"]))
 
     def _arrays(self, keys: Tensor) -> SparseArrays:
-        return SparseArrays(
-            self.states.numpy(),
-            self.contexts.numpy(),
-            self.cells.numpy(),
-            self.rows.numpy(),
-            keys.numpy(),
-            self.seen,
-            self.column,
-            self.attention.numpy(),
-            self.index,
-            self.limit,
-            self.total.numpy(),
-        )
+        states = arrays_of(self.states, self.contexts, self.cells, self.rows, keys)
+        attention, total = arrays_of(self.attention, self.total)
+        marks = (self.flags, self.column)
+        arrays: Any = (*states, *marks, attention, self.index, self.limit, total)
+        return SparseArrays(*arrays)

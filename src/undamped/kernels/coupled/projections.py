@@ -1,12 +1,4 @@
-"""A projection of `coupled_scan` that also filters in time, as momentum networks do.
-
-    u = V x + b,   v' = a v + s u,   m' = β m + (1 − β) u²
-    answer: v' + d,  s u/√(m' + δ) + d,  or v'/√(m' + δ) + d
-
-a is a number per time and sequence; d a shift, where one is given. The filter sees nothing of the
-recurrence. Its state is kept at the start of every chunk, and run again from there in the backward
-pass.
-"""
+"""What `coupled_scan` does to the input before the recurrence: a product, perhaps a filter."""
 
 from __future__ import annotations
 
@@ -19,20 +11,79 @@ import torch
 from torch import Tensor
 
 from undamped.kernels.coupled.contract import Projection, ProjectionPass
-from undamped.kernels.coupled.projections.linear import LinearPass
-from undamped.kernels.shared.lengths import remaining_steps
+from undamped.kernels.shared.chunks import remaining_steps
 
 
 def kernels() -> Any:
     """Return the compiled part, which brings Numba."""
-    from undamped.kernels.coupled.projections import momentum_kernels
+    from undamped.kernels.coupled import projection_kernels
 
-    return momentum_kernels
+    return projection_kernels
+
+
+class Linear(Projection):
+    """x → V x + b; tensors: V (answer, input) and, where there is one, b (answer,)."""
+
+    def width(self, tensors: Sequence[Tensor]) -> int:
+        """The rows of V."""
+        return tensors[0].shape[0]
+
+    def begin(
+        self,
+        tensors: Sequence[Tensor],
+        state: list[Tensor],
+        chunks: list[tuple[int, int]],
+        shard: slice,
+        lengths: Tensor | None,
+    ) -> ProjectionPass:
+        """Begin."""
+        return LinearPass(tensors)
+
+
+class LinearPass(ProjectionPass):
+    """One product a chunk, forward and backward."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.weight = tensors[0].contiguous()
+        self.transposed = self.weight.t()
+        self.bias = tensors[1] if len(tensors) > 1 else None
+        self.tensor_gradients = [torch.zeros_like(tensor) for tensor in tensors]
+        self.state, self.state_gradient = [], []
+
+    def forward(self, chunk: int, x: Tensor, out: Tensor) -> None:
+        """V x + b."""
+        rows, answer = x.flatten(0, 1), out.flatten(0, 1)
+        if self.bias is None:
+            torch.mm(rows, self.transposed, out=answer)
+        else:
+            torch.addmm(self.bias, rows, self.transposed, out=answer)
+
+    def recompute(self, chunk: int, x: Tensor, out: Tensor) -> None:
+        """Nothing is carried, so the same."""
+        self.forward(chunk, x, out)
+
+    def backward(
+        self, chunk: int, x: Tensor, gradient: Tensor, input_gradient: Tensor | None
+    ) -> None:
+        """Two products and a sum."""
+        rows = gradient.flatten(0, 1)
+        self.tensor_gradients[0].addmm_(rows.t(), x.flatten(0, 1))
+        if self.bias is not None:
+            self.tensor_gradients[1] += rows.sum(0)
+        if input_gradient is not None:
+            input_gradient.copy_((rows @ self.weight).view(input_gradient.shape))
 
 
 @dataclass
 class Filtered(Projection):
-    """V x + b, filtered; tensors: V, b and, where there is one, d.
+    """V x + b, filtered in time as in momentum networks; tensors: V, b and, if there is one, d.
+
+        u = V x + b,   v' = a v + s u,   m' = β m + (1 − β) u²
+        answer: v' + d,  s u/√(m' + δ) + d,  or v'/√(m' + δ) + d
+
+    The factor a is a number per time and sequence, d a shift. The filter does not depend on the
+    recurrence. Its state at the start of every chunk is stored, from which the backward pass runs
+    it again.
 
     Args:
         decays: a, (time, batch).
@@ -65,11 +116,11 @@ class Filtered(Projection):
         tensors: Sequence[Tensor],
         state: list[Tensor],
         chunks: list[tuple[int, int]],
-        share: slice,
+        shard: slice,
         lengths: Tensor | None,
     ) -> ProjectionPass:
         """Begin."""
-        return _FilteredPass(self, tensors, state, chunks, self.decays[:, share], lengths)
+        return _FilteredPass(self, tensors, state, chunks, self.decays[:, shard], lengths)
 
 
 class _FilteredPass(ProjectionPass):
