@@ -35,6 +35,15 @@ def terms_of(row: Row) -> Terms:
     return Terms((j, a) for j, a in enumerate(row) if a != 0)
 
 
+def table(text: str) -> tuple[Row, ...]:
+    """Return the rows of a printed table of fractions, each ending in a semicolon.
+
+    Fractions are divided in double precision, as Python's literals would be.
+    """
+    rows = [[entry.partition("/") for entry in row.split()] for row in text.split(";")[:-1]]
+    return tuple(tuple(float(a) / float(b or 1) for a, _, b in row) for row in rows)
+
+
 def combine(
     y: Tensor | None, h: float | Tensor, row: Sequence[float], stages: Sequence[Tensor]
 ) -> Tensor:
