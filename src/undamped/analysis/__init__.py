@@ -21,9 +21,8 @@ from undamped.analysis.core import InapplicableError, Judgement, Probe, Result
 from undamped.analysis.core.statistics import Trend
 from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
 from undamped.analysis.density import Density, density
-from undamped.analysis.depth_flow import depth_flow
 from undamped.analysis.fisher_memory import FisherMemory, fisher_memory
-from undamped.analysis.gradient_flow import GradientFlow, gradient_flow
+from undamped.analysis.gradient_flow import GradientFlow, depth_flow, gradient_flow
 from undamped.analysis.gradient_preservation import GradientPreservation, gradient_preservation
 from undamped.analysis.jacobian import (
     JacobianProduct,

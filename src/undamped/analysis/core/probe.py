@@ -70,7 +70,7 @@ class Probe:
     @property
     def in_depth(self) -> bool:
         """Whether the model takes single vectors and its state flows through layers or an ODE."""
-        from undamped.analysis.depth_flow import flows_in_depth
+        from undamped.analysis.gradient_flow import flows_in_depth
 
         return self.inputs.dim() == 2 and not self.moves and flows_in_depth(self.model)
 

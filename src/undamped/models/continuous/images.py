@@ -23,7 +23,7 @@ from undamped.models.continuous.second_order import (
 from undamped.ode.fields.convolutional import ConvolutionalField, ConvolutionalStart, ZeroChannels
 from undamped.ode.fields.heavy_ball import HeavyBallField, SecondOrderField
 from undamped.ode.flows.input_checks import fitting_images, type_of
-from undamped.ode.flows.solve_options import TOLERANCE
+from undamped.ode.flows.solving import TOLERANCE
 
 SMALL = 3
 """Side of the images on which promises are measured."""

@@ -30,8 +30,7 @@ from undamped.models.latent.points import UNITS, LatentFlow, Normal, Points, int
 from undamped.models.task_model import LossOutput, TaskLoss
 from undamped.models.timestamped import gap_feature, refuse_before
 from undamped.ode.fields.bayesian_acceleration import BayesianAcceleration
-from undamped.ode.fields.perceptron import PerceptronField
-from undamped.ode.fields.rotating import RotatingField
+from undamped.ode.fields.perceptron import PerceptronField, RotatingField
 
 
 class LatentODEOptions(LatentOptions, BoundOptions, PathOptions, total=False):

@@ -14,11 +14,9 @@ from undamped._base.checked import checked
 from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt, convert
 from undamped._base.promises import Kind, Promise
-from undamped.ode.fields.concat_squash import ConcatSquashField
-from undamped.ode.fields.perceptron import BottleneckField
+from undamped.ode.fields.perceptron import BottleneckField, ConcatSquashField
 from undamped.ode.flows.input_checks import check_context, fitting, type_of
-from undamped.ode.flows.solve_options import FlowOptions
-from undamped.ode.flows.solving import SolvingModule
+from undamped.ode.flows.solving import FlowOptions, SolvingModule
 
 TraceKind = Literal["exact", "hutchinson", "bottleneck"]
 NoiseKind = Literal["gaussian", "rademacher"]

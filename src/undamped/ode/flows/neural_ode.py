@@ -13,9 +13,7 @@ from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat
 from undamped.ode import Solution
 from undamped.ode.flows.input_checks import check_call
-from undamped.ode.flows.solve_options import FlowOptions
-from undamped.ode.flows.solving import SolvingModule
-from undamped.ode.flows.waypoints import Waypoints
+from undamped.ode.flows.solving import FlowOptions, SolvingModule, Waypoints
 
 
 class NeuralODE(SolvingModule):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from operator import sub
 
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
-from undamped.ode.methods.explicit.tableau import Tableau
 from undamped.ode.methods.solver import register_solver
-from undamped.ode.methods.stages import table
+from undamped.ode.methods.stages import Tableau, table
 
 
 @register_solver("euler")
