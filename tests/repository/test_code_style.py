@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "undamped"
-CHECKED = ("analysis", "_base", "testing", "extend.py", "__init__.py", "__main__.py")
+CHECKED = ("analysis", "ode", "_base", "testing", "extend.py", "__init__.py", "__main__.py")
 """What is checked below `src/undamped`: packages and modules; "" is everything."""
 CHECK_TOTALS = False
 """Whether the number of lines and files of the whole source is checked."""

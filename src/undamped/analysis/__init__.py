@@ -4,13 +4,7 @@ They never train. Each returns a small record that draws itself by `.plot()` or 
 and has `.to_dict()` for JSON. `undamped diagnose` uses the registered instruments.
 """
 
-from undamped.analysis.attention import (
-    Attention,
-    StepDrift,
-    attention,
-    attention_of,
-    step_drift,
-)
+from undamped.analysis.attention import Attention, StepDrift, attention, attention_of, step_drift
 from undamped.analysis.attention_theory import (
     attention_exponent,
     sparse_attention_bound,
@@ -20,7 +14,6 @@ from undamped.analysis.attention_theory import (
 from undamped.analysis.core import InapplicableError, Judgement, Probe, Result
 from undamped.analysis.core.statistics import Trend
 from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
-from undamped.analysis.density import Density, density
 from undamped.analysis.fisher_memory import FisherMemory, fisher_memory
 from undamped.analysis.gradient_flow import GradientFlow, depth_flow, gradient_flow
 from undamped.analysis.gradient_preservation import GradientPreservation, gradient_preservation
@@ -65,7 +58,7 @@ from undamped.analysis.oscillators import (
     inversion_error,
     phase_volume,
 )
-from undamped.analysis.promises import Measurement, PromiseMeasurements, measure
+from undamped.analysis.promises import Measurement, measure
 from undamped.analysis.recall import Recall, recall
 from undamped.analysis.relation_map import RelationMap, relations
 from undamped.analysis.retention import Retention, retention
@@ -81,7 +74,6 @@ from undamped.analysis.unicornn import gradient_bound, long_term_gradient, state
 __all__ = [
     "Attention",
     "Cost",
-    "Density",
     "DepthSimulation",
     "EffectiveSteps",
     "Energy",
@@ -101,7 +93,6 @@ __all__ = [
     "PhaseDiagram",
     "PhaseVolume",
     "Probe",
-    "PromiseMeasurements",
     "Recall",
     "RelationMap",
     "Result",
@@ -121,7 +112,6 @@ __all__ = [
     "count_flops",
     "count_parameters",
     "critical_weight_scale",
-    "density",
     "depth_flow",
     "effective_steps",
     "eigenvalue_pairs",

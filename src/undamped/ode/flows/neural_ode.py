@@ -43,11 +43,7 @@ class NeuralODE(SolvingModule):
 
     @checked
     def __init__(
-        self,
-        field: nn.Module,
-        *,
-        times: Sequence[float] = (0.0, 1.0),
-        **how: Unpack[FlowOptions],
+        self, field: nn.Module, *, times: Sequence[float] = (0.0, 1.0), **how: Unpack[FlowOptions]
     ) -> None:
         super().__init__(how)
         check_call(type(self).__name__, field)
@@ -106,11 +102,7 @@ class StackedODE(nn.Module):
 
     @checked
     def __init__(
-        self,
-        fields: Sequence[nn.Module],
-        *,
-        depth: PositiveFloat = 1.0,
-        **how: Unpack[FlowOptions],
+        self, fields: Sequence[nn.Module], *, depth: PositiveFloat = 1.0, **how: Unpack[FlowOptions]
     ) -> None:
         super().__init__()
         if not fields:

@@ -33,8 +33,7 @@ VOLUME = Promise(
 )
 SYMPLECTIC = Promise(Kind.SYMPLECTIC, "a layer is symplectic (leapfrog, two-layer)")
 STABLE = Promise(
-    Kind.STABLE_FLOW,
-    "Jacobian eigenvalues have real parts in [−γ/2, 0] (antisymmetric, midpoint)",
+    Kind.STABLE_FLOW, "Jacobian eigenvalues have real parts in [−γ/2, 0] (antisymmetric, midpoint)"
 )
 
 

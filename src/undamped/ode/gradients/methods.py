@@ -280,17 +280,12 @@ class Adjoint(GradientMethod):
     samples_field = True
 
     def check(self, solver: Solver) -> None:
-        """Refuse a method for positions and momenta, which the adjoint does not have."""
-        if solver.phase_space:
+        """Refuse a method for particular states, which the adjoint is not one of."""
+        if solver.phase_space or solver.rotates:
+            lacks = "do not only rotate" if solver.rotates else "have no positions and momenta"
             raise OptionError(
-                "gradient='adjoint' needs a method for any state, since the adjoint has no "
-                f"positions and momenta, got '{solver.name}'. Use gradient='checkpoint' or "
-                "'reversible', which are exact."
-            )
-        if solver.rotates:
-            raise OptionError(
-                "gradient='adjoint' needs a method for any state, since adjoint and parameters do "
-                f"not only rotate, got '{solver.name}'. Use gradient='checkpoint', which is exact."
+                "gradient='adjoint' needs a method for any state, since adjoint and parameters "
+                f"{lacks}, got '{solver.name}'. Use gradient='checkpoint', which is exact."
             )
         if solver.switches:
             raise OptionError(

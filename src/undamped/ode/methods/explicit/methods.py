@@ -77,11 +77,7 @@ class Heun3(RungeKutta):
     """Heun's method of order three."""
 
     order = 3
-    tableau = Tableau(
-        (0.0, 1 / 3, 2 / 3),
-        ((1 / 3,), (0.0, 2 / 3)),
-        (1 / 4, 0.0, 3 / 4),
-    )
+    tableau = Tableau((0.0, 1 / 3, 2 / 3), ((1 / 3,), (0.0, 2 / 3)), (1 / 4, 0.0, 3 / 4))
 
 
 @register_solver("fehlberg2")

@@ -24,7 +24,7 @@ class MovingField(nn.Module, ABC):
     """A field ẋ = f(x, θ(t)) with a motion of θ: dθ/dt = g(t, θ), or dθ/dt = θ b(t, θ), b skew.
 
     θ is one tensor. Its motion takes many at once, (…, n, m) at times that broadcast against
-    them; `undamped.ode.flows.SharedFlow` solves it once per pass.
+    them; `undamped.models.continuous.shared_flow.SharedFlow` solves it once per pass.
     """
 
     turns: ClassVar[bool]
