@@ -387,7 +387,7 @@ def _layer_by_layer(stack: StableResidual, visited: Points) -> Iterator[None]:
         for layer in range(stack.layers.depth):
             pair = _independent(stack.layers.step(layer, (pair[0], pair[1])))
             visited.append(pair)
-        return stack.layers.finish((pair[0], pair[1]))
+        return pair[1]
 
     stack.__dict__["forward"] = forward
     try:

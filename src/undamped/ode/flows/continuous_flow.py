@@ -276,19 +276,7 @@ class ContinuousFlow(SolvingModule):
         ends = [torch.zeros_like(end), end]
         times = torch.stack(ends if forwards else ends[::-1])
         dynamics = self._dynamics(x, context, generator)
-        return self.integrate(dynamics, (x, zeros, zeros, zeros), times)
-
-    def integrate(
-        self, dynamics: nn.Module, state: tuple[Tensor, ...], times: Tensor
-    ) -> tuple[Tensor, ...]:
-        """Solve for points, log-densities and costs together; return them at the last time.
-
-        Args:
-            dynamics: Their field, with the noise of this solve.
-            state: Where they start.
-            times: First and last time.
-        """
-        return self.solve_through(dynamics, state, times).final
+        return self.solve_through(dynamics, (x, zeros, zeros, zeros), times).final
 
     def base_log_prob(self, z: Tensor) -> Tensor:
         """Return the log-density of a normal distribution, (batch,)."""

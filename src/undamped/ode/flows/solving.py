@@ -226,6 +226,7 @@ class SolvingModule(nn.Module):
         )
         return combined
 
+    @uncompiled
     def run_solver(self, field: Any, state: Any, times: Any, **more: Any) -> Solution:
         """Solve with the options of this module; the solution is also stored as `solution`.
 
@@ -235,9 +236,6 @@ class SolvingModule(nn.Module):
             times: Output times.
             more: Further arguments of `undamped.ode.solve`.
         """
-        return uncompiled(self._solve)(field, state, times, more)
-
-    def _solve(self, field: Any, state: Any, times: Any, more: dict[str, Any]) -> Solution:
         options: dict[str, Any] = {"max_steps": self.max_steps}
         how = {"gradient": self.gradient, **more}
         if self.step_size is not None:

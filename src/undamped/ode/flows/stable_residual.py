@@ -75,10 +75,6 @@ class StableLayers(nn.Module):
         """Undo a layer."""
         raise NotImplementedError
 
-    def finish(self, pair: Pair) -> Tensor:
-        """Return the output."""
-        return pair[1]
-
     def stacks(self) -> tuple[Tensor, ...]:
         """Return the parameters of all layers, each stacked along its first dimension."""
         return self.weight, self.bias
@@ -381,7 +377,7 @@ class StableResidual(nn.Module):
 
     def forward(self, y: Tensor) -> Tensor:
         """Return (batch, size) after all layers."""
-        return self.layers.finish(self.run(y))
+        return self.run(y)[1]
 
     @torch.no_grad()
     def inverse(self, pair: Pair) -> Tensor:
