@@ -36,7 +36,7 @@ _NAMES = {
     "SeriesSet": "undamped.lab.data.recordings.series",
     "Solver": "undamped.ode.methods.solver",
     "State": "undamped.nn.bases.cell",
-    "Tableau": "undamped.ode.methods.explicit.tableau",
+    "Tableau": "undamped.ode.methods.stages",
     "Task": "undamped.lab.tasks.task",
     "TaskModel": "undamped.models.task_model",
     "TaskShape": "undamped._base.contract",

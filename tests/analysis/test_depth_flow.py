@@ -8,7 +8,7 @@ from torch import nn
 import undamped
 from undamped._base.errors import OptionError
 from undamped.analysis import depth_flow, gradient_preservation
-from undamped.analysis.depth_flow import flows_in_depth
+from undamped.analysis.gradient_flow import flows_in_depth
 from undamped.models import PointModel
 from undamped.ode import NeuralODE
 

@@ -12,14 +12,17 @@ from scipy.integrate import trapezoid
 import undamped
 from undamped._base.errors import OptionError
 from undamped.lab.training import Run, fit, resume
-from undamped.ode.flows.depth_gradients import adjoints, coherence, parameter_gradients, spans
-from undamped.ode.flows.gradient_keeping import (
+from undamped.ode.flows.depth_gradients import (
     PENALTIES,
+    adjoints,
+    coherence,
     direction_penalty,
     every_direction_penalty,
+    parameter_gradients,
     parameter_penalty,
+    spans,
 )
-from undamped.ode.flows.waypoints import Waypoint, Waypoints
+from undamped.ode.flows.solving import Waypoint, Waypoints
 
 T = 2.0
 MODELS = [

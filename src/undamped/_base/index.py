@@ -31,7 +31,10 @@ REGISTRIES = {
 }
 STUBS = tuple(
     f"undamped{package}"
-    for package in ("", ".nn", ".ode", ".kernels", ".models", ".parametrizations", ".lab.tasks")
+    for package in (
+        *("", ".nn", ".ode", ".kernels", ".models", ".parametrizations", ".analysis"),
+        ".lab.tasks",
+    )
 )
 NOTE = "Written by `python -m undamped._base.index`; do not edit."
 

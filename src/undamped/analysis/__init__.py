@@ -4,155 +4,79 @@ They never train. Each returns a small record that draws itself by `.plot()` or 
 and has `.to_dict()` for JSON. `undamped diagnose` uses the registered instruments.
 """
 
-from undamped.analysis.attention import (
-    Attention,
-    StepDrift,
-    attention,
-    attention_of,
-    step_drift,
-)
-from undamped.analysis.attention_theory import (
-    attention_exponent,
-    sparse_attention_bound,
-    sparse_attention_gradient,
-    uniform_attention_gradient,
-)
-from undamped.analysis.core import InapplicableError, Judgement, Probe, Result
-from undamped.analysis.core.statistics import Trend
-from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
-from undamped.analysis.density import Density, density
-from undamped.analysis.depth_flow import depth_flow
-from undamped.analysis.fisher_memory import FisherMemory, fisher_memory
-from undamped.analysis.gradient_flow import GradientFlow, gradient_flow
-from undamped.analysis.gradient_preservation import GradientPreservation, gradient_preservation
-from undamped.analysis.jacobian import (
-    JacobianProduct,
-    Lyapunov,
-    Spectrum,
-    jacobian_of,
-    jacobian_product,
-    lyapunov_exponents,
-    spectrum,
-    step_jacobians,
-)
-from undamped.analysis.mean_field import (
-    DepthSimulation,
-    MeanField,
-    PhaseDiagram,
-    critical_weight_scale,
-    mean_field,
-    phase_diagram,
-    simulate_depth,
-)
-from undamped.analysis.normality import (
-    Normality,
-    SchurStructure,
-    henrici_number,
-    normality,
-    schur_structure,
-)
-from undamped.analysis.ode_gradients import (
-    GradientComparison,
-    compare_field_gradients,
-    compare_gradients,
-)
-from undamped.analysis.oscillators import (
-    EffectiveSteps,
-    Energy,
-    InversionError,
-    PhaseVolume,
-    effective_steps,
-    energy_drift,
-    inversion_error,
-    phase_volume,
-)
-from undamped.analysis.promises import Measurement, PromiseMeasurements, measure
-from undamped.analysis.recall import Recall, recall
-from undamped.analysis.relation_map import RelationMap, relations
-from undamped.analysis.retention import Retention, retention
-from undamped.analysis.stiffness import (
-    EulerStability,
-    adjoint_decay,
-    compare_stiffness,
-    eigenvalue_pairs,
-    euler_stability,
-)
-from undamped.analysis.unicornn import gradient_bound, long_term_gradient, state_bound
+from undamped._base.lazy import lazy_names
 
-__all__ = [
-    "Attention",
-    "Cost",
-    "Density",
-    "DepthSimulation",
-    "EffectiveSteps",
-    "Energy",
-    "EulerStability",
-    "FisherMemory",
-    "GradientComparison",
-    "GradientFlow",
-    "GradientPreservation",
-    "InapplicableError",
-    "InversionError",
-    "JacobianProduct",
-    "Judgement",
-    "Lyapunov",
-    "MeanField",
-    "Measurement",
-    "Normality",
-    "PhaseDiagram",
-    "PhaseVolume",
-    "Probe",
-    "PromiseMeasurements",
-    "Recall",
-    "RelationMap",
-    "Result",
-    "Retention",
-    "SchurStructure",
-    "Spectrum",
-    "StepDrift",
-    "Trend",
-    "adjoint_decay",
-    "attention",
-    "attention_exponent",
-    "attention_of",
-    "compare_field_gradients",
-    "compare_gradients",
-    "compare_stiffness",
-    "cost",
-    "count_flops",
-    "count_parameters",
-    "critical_weight_scale",
-    "density",
-    "depth_flow",
-    "effective_steps",
-    "eigenvalue_pairs",
-    "energy_drift",
-    "euler_stability",
-    "fisher_memory",
-    "gradient_bound",
-    "gradient_flow",
-    "gradient_preservation",
-    "henrici_number",
-    "inversion_error",
-    "jacobian_of",
-    "jacobian_product",
-    "long_term_gradient",
-    "lyapunov_exponents",
-    "mean_field",
-    "measure",
-    "normality",
-    "phase_diagram",
-    "phase_volume",
-    "recall",
-    "relations",
-    "retention",
-    "schur_structure",
-    "simulate_depth",
-    "sparse_attention_bound",
-    "sparse_attention_gradient",
-    "spectrum",
-    "state_bound",
-    "step_drift",
-    "step_jacobians",
-    "uniform_attention_gradient",
-]
+# Not on demand, since their modules have the same names.
+from undamped.analysis.attention import attention as attention
+from undamped.analysis.cost import cost as cost
+from undamped.analysis.fisher_memory import fisher_memory as fisher_memory
+from undamped.analysis.gradient_flow import gradient_flow as gradient_flow
+from undamped.analysis.gradient_preservation import gradient_preservation as gradient_preservation
+from undamped.analysis.mean_field import mean_field as mean_field
+from undamped.analysis.normality import normality as normality
+from undamped.analysis.recall import recall as recall
+from undamped.analysis.retention import retention as retention
+
+_BY_MODULE = {
+    "attention": ("Attention", "StepDrift", "attention", "attention_of", "step_drift"),
+    "attention_theory": (
+        "attention_exponent",
+        "sparse_attention_bound",
+        "sparse_attention_gradient",
+        "uniform_attention_gradient",
+    ),
+    "core": ("InapplicableError", "Judgement", "Probe", "Result"),
+    "core.statistics": ("Trend",),
+    "cost": ("Cost", "cost", "count_flops", "count_parameters"),
+    "fisher_memory": ("FisherMemory", "fisher_memory"),
+    "gradient_flow": ("GradientFlow", "depth_flow", "gradient_flow"),
+    "gradient_preservation": ("GradientPreservation", "gradient_preservation"),
+    "jacobian": (
+        "JacobianProduct",
+        "Lyapunov",
+        "Spectrum",
+        "jacobian_of",
+        "jacobian_product",
+        "lyapunov_exponents",
+        "spectrum",
+        "step_jacobians",
+    ),
+    "mean_field": (
+        "DepthSimulation",
+        "MeanField",
+        "PhaseDiagram",
+        "critical_weight_scale",
+        "mean_field",
+        "phase_diagram",
+        "simulate_depth",
+    ),
+    "normality": ("Normality", "SchurStructure", "henrici_number", "normality", "schur_structure"),
+    "ode_gradients": ("GradientComparison", "compare_field_gradients", "compare_gradients"),
+    "oscillators": (
+        "EffectiveSteps",
+        "Energy",
+        "InversionError",
+        "PhaseVolume",
+        "effective_steps",
+        "energy_drift",
+        "inversion_error",
+        "phase_volume",
+    ),
+    "promises": ("Measurement", "measure"),
+    "recall": ("Recall", "recall"),
+    "relation_map": ("RelationMap", "relations"),
+    "retention": ("Retention", "retention"),
+    "stiffness": (
+        "EulerStability",
+        "adjoint_decay",
+        "compare_stiffness",
+        "eigenvalue_pairs",
+        "euler_stability",
+    ),
+    "unicornn": ("gradient_bound", "long_term_gradient", "state_bound"),
+}
+_NAMES = {
+    name: f"undamped.analysis.{module}" for module in _BY_MODULE for name in _BY_MODULE[module]
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -118,10 +118,7 @@ def attention(
         )
     relevant = np.where(matrix >= threshold, matrix, 0.0)
     return Attention(
-        matrix,
-        threshold,
-        int((relevant > 0).sum(1).max()),
-        _depths(relevant, threshold, recurrent),
+        matrix, threshold, int((relevant > 0).sum(1).max()), _depths(relevant, threshold, recurrent)
     )
 
 

@@ -52,10 +52,7 @@ class FisherMemory(Result):
     bits: int
 
     figure_layout = Layout(
-        "Fisher memory curve",
-        "delay k [steps]",
-        "Fisher information J(k)",
-        log_y=True,
+        "Fisher memory curve", "delay k [steps]", "Fisher information J(k)", log_y=True
     )
 
     @property

@@ -29,7 +29,7 @@ from undamped.ode.flows.depth_gradients import (
     spans,
 )
 from undamped.ode.flows.neural_ode import NeuralODE
-from undamped.ode.flows.waypoints import Waypoints
+from undamped.ode.flows.solving import Waypoints
 
 Array = NDArray[np.float64]
 

@@ -162,10 +162,7 @@ class PhaseVolume(Result):
     page_order = 83
     on_request = True
     figure_layout = Layout(
-        "Phase volume",
-        "steps",
-        "log₁₀ of the volume",
-        "At zero the phase volume is preserved.",
+        "Phase volume", "steps", "log₁₀ of the volume", "At zero the phase volume is preserved."
     )
 
     log_volume: Array
@@ -287,10 +284,7 @@ def _random_state(cell: UnICORNNCell, projected: Tensor, seed: int) -> tuple[Ten
 
 
 def inversion_error(
-    module: nn.Module,
-    inputs: Tensor,
-    *,
-    lengths: tuple[int, ...] = (10, 100, 1000),
+    module: nn.Module, inputs: Tensor, *, lengths: tuple[int, ...] = (10, 100, 1000)
 ) -> InversionError:
     """Step forward and back, and compare with the initial state.
 

@@ -23,7 +23,7 @@ from undamped.ode.loop.route import Window, inside
 from undamped.ode.state.packing import Packing
 
 if TYPE_CHECKING:
-    from undamped.ode.gradients.unchanged import FieldSamples
+    from undamped.ode.gradients.repetition import FieldSamples
 
 WATCHED = 16
 """Evaluations at the start of a solve that are checked for values that are overwritten later."""

@@ -13,13 +13,6 @@ from torch import Tensor, nn
 from undamped._base.registry import gradients
 from undamped.ode.dependencies import NeedsGraphError, dependencies, next_node
 from undamped.ode.field import CountedField
-from undamped.ode.gradients.field_context import (
-    FieldContext,
-    frozen_statistics,
-    normalizations,
-    random_state,
-    refuse_randomness,
-)
 from undamped.ode.gradients.methods import GradientMethod
 from undamped.ode.gradients.refused import (
     needs_graph,
@@ -28,7 +21,14 @@ from undamped.ode.gradients.refused import (
     refuse_vmap,
     transformed,
 )
-from undamped.ode.gradients.unchanged import FieldSamples
+from undamped.ode.gradients.repetition import (
+    FieldContext,
+    FieldSamples,
+    frozen_statistics,
+    normalizations,
+    random_state,
+    refuse_randomness,
+)
 from undamped.ode.loop.batch import Integration
 from undamped.ode.loop.dense import DenseOutput, SampleDenseOutput
 from undamped.ode.loop.events import EventFunction

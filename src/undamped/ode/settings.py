@@ -1,15 +1,16 @@
-"""The settings of a solve: read, checked, and refused where they would change nothing."""
+"""The settings of a solve: read, checked, and refused where they change nothing or contradict."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, shortened
+from undamped._base.errors import OptionError, ShapeError, shortened
 from undamped._base.options import (
     NonNegativeFloat,
     Option,
@@ -23,6 +24,9 @@ from undamped.ode.loop.control import StepControl
 from undamped.ode.loop.route import Jumps, read_stops
 from undamped.ode.methods.solver import Solver
 from undamped.ode.state.packing import Packing, type_name
+
+if TYPE_CHECKING:
+    from undamped.ode.problem import Problem
 
 Gradient = Literal["checkpoint", "backprop", "adjoint", "reversible"]
 Steps = Literal["batch", "sample"]
@@ -199,3 +203,69 @@ def _refuse_coarse(settings: Settings, packing: Packing, *, user_rtol: bool) -> 
             "the field compute in half precision under torch.autocast, or set rtol=1e-2 and "
             "atol=1e-2."
         )
+
+
+def refuse_conflicts(problem: Problem, start: Tensor) -> None:
+    """Refuse the first choice that does not fit the others, or the shapes of the packed start."""
+    solver, packing = problem.solver, problem.field.packing
+    problem.gradient.check(solver)
+    for holds, message in _conflicts(problem):
+        if holds:
+            raise OptionError(message)
+    shapes = f"shapes {[tuple(shape) for shape in packing.shapes]}"
+    if solver.phase_space and not packing.single and len({*packing.shapes}) > 1:
+        raise ShapeError(
+            f"'{solver.name}' needs positions and momenta of equal shapes in y0, got {shapes}. "
+            "Give (q, p)."
+        )
+    if problem.per_sample and not (start.dim() if packing.single else packing.batched):
+        raise ShapeError(
+            "With a step size per sample y0 must have the batch in its first dimension, the same "
+            f"in every tensor, got {shapes}. Use steps='batch' for other states."
+        )
+
+
+def _conflicts(p: Problem) -> Iterator[tuple[bool, str]]:
+    """Yield conditions that are refused, with their messages."""
+    settings, name, implicit = p.settings, p.solver.name, p.per_sample and p.solver.implicit
+    yield (
+        settings.checkpoint_steps != 1 and not p.gradient.keeps_states,
+        f"options.checkpoint_steps needs gradient='checkpoint', got gradient='{p.gradient.name}'.",
+    )
+    yield (
+        p.per_sample and settings.norm is not None,
+        "options.norm needs one step size for the batch, got one per sample. Leave out norm or "
+        "steps='sample'; rtol and atol may be tensors.",
+    )
+    yield (
+        p.per_sample and bool(settings.stops or settings.min_step),
+        "options.step_t, jump_t and min_step need one step size for the batch, got one per "
+        "sample. Leave them out, or steps='sample'.",
+    )
+    yield (
+        p.compact and not p.per_sample,
+        "compact needs steps='sample': all samples of a batch with one step size finish together.",
+    )
+    yield (
+        p.per_sample and not (p.solver.per_sample and p.chooses_steps),
+        "A step size per sample needs a method that chooses its steps for each sample, got "
+        f"'{name}'{' with a fixed step_size' if settings.step_size else ''}. Use 'dopri5', "
+        "'tsit5', 'bosh3', 'heun', 'dopri8', or for stiff fields 'radau5', 'sdirk4' or 'trbdf2'.",
+    )
+    yield (
+        implicit and (p.compact or p.gradient.solves_back),
+        f"'{name}' with a step size per sample needs gradient='checkpoint' or 'backprop' and "
+        f"compact=False, got {'compact=True' if p.compact else repr(p.gradient.name)}. Leave that "
+        "out, or use an explicit method.",
+    )
+    yield (
+        implicit and (p.event is not None or p.keeps_dense),
+        f"'{name}' with a step size per sample takes no "
+        f"{'dense=True' if p.event is None else 'event'}. Use steps='batch', or an explicit "
+        "method.",
+    )
+    yield (
+        p.per_sample and p.event is not None and not p.event.terminal,
+        "With a step size per sample an event ends its sample, got terminal=False. Use "
+        "steps='batch', or dense=True and locate the events afterwards.",
+    )

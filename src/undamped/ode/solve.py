@@ -15,7 +15,6 @@ from undamped._base.errors import NonFiniteError, OptionError, SolveError
 from undamped._base.options import convert
 from undamped._base.registry import gradients
 from undamped.kernels.dispatch import inside_transform
-from undamped.ode.conflicts import refuse_conflicts
 from undamped.ode.field import CountedField, all_finite
 from undamped.ode.gradients.refused import refuse_vmap
 from undamped.ode.loop.batch import Integration
@@ -25,7 +24,14 @@ from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.solver import Solver
 from undamped.ode.problem import Problem, run_problem
 from undamped.ode.record import Failure, Run, RunOptions, Solution, Status
-from undamped.ode.settings import Gradient, Settings, Steps, choose_solver, read_settings
+from undamped.ode.settings import (
+    Gradient,
+    Settings,
+    Steps,
+    choose_solver,
+    read_settings,
+    refuse_conflicts,
+)
 from undamped.ode.state.packing import Packing
 from undamped.ode.state.times import Times, read_times, shift_outputs, shift_start
 

@@ -11,8 +11,7 @@ from undamped._base.errors import DataError, OptionError, ShapeError
 from undamped._base.registry import models
 from undamped.lab.papers import mnist_odes
 from undamped.lab.tasks import CIFAR10Images, MNISTImages
-from undamped.models.continuous.images import ConvHBNODE
-from undamped.ode.fields.convolutional import ConvolutionalField, ConvolutionalStart
+from undamped.models.continuous.images import ConvHBNODE, ConvolutionalField, ConvolutionalStart
 from undamped.ode.fields.heavy_ball import HeavyBallField
 
 

@@ -20,16 +20,7 @@ from undamped._base.packages import require
 
 Trace = dict[str, Any]
 
-PALETTE = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#7F7F7F",
-    "#B59F00",
-)
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#B59F00")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MARKERS = ("circle", "diamond", "square", "cross", "triangle-up", "x", "star", "hexagon")
 MAX_POINTS = 1500

@@ -9,13 +9,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from undamped._base.contract import Batch
-from undamped._base.errors import OptionError, ShapeError
+from undamped._base.errors import OptionError
 from undamped.analysis.core.time_axis import layout_of
 from undamped.models.physics.state_model import StateModel
 from undamped.models.point_model import PointModel
 from undamped.models.sequence_model import SequenceModel
-from undamped.models.task_model import TaskModel
 from undamped.nn import Recurrent
 
 
@@ -70,7 +68,7 @@ class Probe:
     @property
     def in_depth(self) -> bool:
         """Whether the model takes single vectors and its state flows through layers or an ODE."""
-        from undamped.analysis.depth_flow import flows_in_depth
+        from undamped.analysis.gradient_flow import flows_in_depth
 
         return self.inputs.dim() == 2 and not self.moves and flows_in_depth(self.model)
 
@@ -106,54 +104,3 @@ class Probe:
             raise InapplicableError("it takes single vectors, not sequences")
         if self.of_images:
             raise InapplicableError("it takes a few images, not a long sequence")
-
-
-class WithBatch(nn.Module):
-    """A model together with the times, lengths and masks of a batch, called with inputs alone.
-
-    Args:
-        model: The model.
-        batch: The batch whose times, lengths and masks every call uses.
-    """
-
-    batch_first = False
-
-    def __init__(self, model: TaskModel, batch: Batch) -> None:
-        super().__init__()
-        self.model = model
-        self.batch: Any = batch
-        self.input_size = batch.inputs.shape[-1]
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return the outputs for other inputs of the same shape."""
-        if inputs.shape != self.batch.inputs.shape:
-            raise ShapeError(
-                f"inputs must have the shape of the batch, {tuple(self.batch.inputs.shape)}, got "
-                f"{tuple(inputs.shape)}. Measure the model on data of its task."
-            )
-        return self.model(self.batch._replace(inputs=inputs))
-
-
-def for_instruments(model: nn.Module, batch: Batch) -> tuple[nn.Module, Tensor]:
-    """Return a model that is called with one tensor, and that tensor.
-
-    To a recurrent network, times and missing values are features, which are encoded here. Any
-    other model that uses them keeps those of the batch.
-
-    Args:
-        model: A model of a task, or any module.
-        batch: A batch of the task.
-    """
-    batch = batch.expanded()
-    x = batch.inputs
-    if isinstance(model, SequenceModel) and model.reads:
-        return model.on_features(), model.encode(batch).detach()
-    if x.is_floating_point():
-        x = x.to(next(p.dtype for p in model.parameters() if p.is_floating_point()))
-    if isinstance(model, TaskModel) and any(
-        part is not None for part in (batch.times, batch.observed, batch.target_times)
-    ):
-        if batch.observed is not None and x.is_floating_point():
-            x = x.masked_fill(~batch.observed, 0)
-        return WithBatch(model, batch._replace(inputs=x)), x
-    return model, x

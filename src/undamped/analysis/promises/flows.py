@@ -13,11 +13,10 @@ from torch import Tensor
 
 from undamped._base.promises import Kind
 from undamped.analysis.promises.measurement import Outcome, jacobian_of, measures
+from undamped.models.continuous.shared_flow import SharedFlow
 from undamped.ode import solve
 from undamped.ode.flows.depth_gradients import adjoints, sizes
-from undamped.ode.flows.shared_flow import SharedFlow
-from undamped.ode.flows.solving import SolvingModule
-from undamped.ode.flows.waypoints import Waypoints
+from undamped.ode.flows.solving import SolvingModule, Waypoints
 from undamped.ode.settings import choose_solver
 
 STATES = 4

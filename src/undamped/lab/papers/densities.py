@@ -15,7 +15,7 @@ from undamped.lab.papers.runs import experiment
 from undamped.lab.report.charts import label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.lab.tasks.continuous_data import density
-from undamped.ode.fields.concat_squash import ConcatSquashField
+from undamped.ode.fields.perceptron import ConcatSquashField
 from undamped.ode.flows.continuous_flow import ContinuousFlow
 
 EXTENT = 3.5

@@ -27,7 +27,7 @@ from undamped.lab.report.table import Report, Table
 from undamped.lab.training import Run
 from undamped.models.continuous.base import ContinuousModel
 from undamped.models.point_model import PointModel
-from undamped.ode.flows.gradient_keeping import PENALTIES
+from undamped.ode.flows.depth_gradients import PENALTIES
 
 TEST_SAMPLES = 1024
 """Largest number of test samples whose gradients are measured."""

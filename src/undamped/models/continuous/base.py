@@ -27,7 +27,7 @@ from undamped._base.options import (
 from undamped._base.promises import Kind, Promise
 from undamped.nn.bases.updates import Penalised
 from undamped.ode.fields.perceptron import Activation
-from undamped.ode.flows.gradient_keeping import (
+from undamped.ode.flows.depth_gradients import (
     PENALTIES,
     Penalty,
     direction_penalty,
@@ -37,8 +37,7 @@ from undamped.ode.flows.gradient_keeping import (
 )
 from undamped.ode.flows.input_checks import fitting, type_of
 from undamped.ode.flows.neural_ode import NeuralODE, StackedODE
-from undamped.ode.flows.solve_options import SolveOptions, solver_arguments
-from undamped.ode.flows.waypoints import Waypoints
+from undamped.ode.flows.solving import SolveOptions, Waypoints, solver_arguments
 
 DEPTH = "Time T at the end of depth."
 Cosine = Annotated[float, Range(low=0, high=1, open_low=True)]

@@ -17,10 +17,9 @@ from undamped._base.options import (
     PositiveInt,
 )
 from undamped._base.registry import models
-from undamped.ode.fields.concat_squash import ConcatSquashField
-from undamped.ode.fields.perceptron import BottleneckField
+from undamped.ode.fields.perceptron import BottleneckField, ConcatSquashField
 from undamped.ode.flows.continuous_flow import ContinuousFlow, FlowResult, NoiseKind, TraceKind
-from undamped.ode.flows.solve_options import TOLERANCE, SolveOptions, solver_arguments
+from undamped.ode.flows.solving import TOLERANCE, SolveOptions, solver_arguments
 
 
 class DensitySolveOptions(SolveOptions, total=False):

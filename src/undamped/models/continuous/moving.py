@@ -18,18 +18,21 @@ from undamped._base.options import Default, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.models.continuous.base import ContinuousModel, DepthOptions, flow_of
-from undamped.ode.fields.antisymmetric import (
+from undamped.models.continuous.moving_fields import (
     AntisymmetricField,
     BoundedAntisymmetricField,
-    IsospectralAntisymmetricField,
-)
-from undamped.ode.fields.moving import MovingField
-from undamped.ode.fields.orthogonal import (
     GatedOrthogonalField,
+    IsospectralAntisymmetricField,
     IsospectralOrthogonalField,
+    MovingField,
     OrthogonalActivation,
 )
-from undamped.ode.flows.shared_flow import AlongPath, SharedFlow, StillPath, TurningAlongPath
+from undamped.models.continuous.shared_flow import (
+    AlongPath,
+    SharedFlow,
+    StillPath,
+    TurningAlongPath,
+)
 
 TOLERANCE_FACTOR = 0.1
 """Tolerance of the parameters relative to that of the samples."""

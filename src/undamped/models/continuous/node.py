@@ -20,8 +20,7 @@ from undamped.models.continuous.base import (
     flow_arguments,
     flow_of,
 )
-from undamped.ode.fields.augmented import Augmentation
-from undamped.ode.fields.data_controlled import Controlled, DepthNetwork
+from undamped.ode.fields.augmented import Augmentation, Controlled, DepthNetwork
 from undamped.ode.fields.depth_variant import Basis, GalerkinField
 from undamped.ode.fields.perceptron import Activation, PerceptronField
 from undamped.ode.flows.neural_ode import NeuralODE, StackedODE

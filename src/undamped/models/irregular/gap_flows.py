@@ -17,14 +17,16 @@ from torch import Tensor, nn
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.ode import solve
-from undamped.ode.fields.concat_squash import ConcatSquashField
 from undamped.ode.fields.gru_field import GRUField
 from undamped.ode.fields.heavy_ball import HeavyBallField
-from undamped.ode.fields.perceptron import BottleneckField, PerceptronField
-from undamped.ode.fields.rotating import RotatingField
+from undamped.ode.fields.perceptron import (
+    BottleneckField,
+    ConcatSquashField,
+    PerceptronField,
+    RotatingField,
+)
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
-from undamped.ode.methods.explicit.tableau import Tableau
-from undamped.ode.methods.stages import Terms
+from undamped.ode.methods.stages import Tableau, Terms
 from undamped.ode.settings import choose_solver
 
 SLOWEST, FASTEST = 0.01, 1.0

@@ -26,7 +26,7 @@ from undamped.models.physics.state_model import StateModel
 from undamped.models.task_model import EVALUATIONS
 from undamped.ode import Solver, solve
 from undamped.ode.flows.neural_ode import NeuralODE
-from undamped.ode.flows.solve_options import TOLERANCE, SolveOptions, solver_arguments
+from undamped.ode.flows.solving import TOLERANCE, SolveOptions, solver_arguments
 from undamped.ode.settings import Gradient, choose_solver
 from undamped.ode.solve import OnFailure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, Unpack, runtime_checkable
+from typing import Any, ClassVar, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -14,29 +14,14 @@ from undamped._base.checked import checked
 from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt, convert
 from undamped._base.promises import Kind, Promise
-from undamped.ode.fields.concat_squash import ConcatSquashField
-from undamped.ode.fields.perceptron import BottleneckField
+from undamped.ode.fields.perceptron import BottleneckField, ConcatSquashField
 from undamped.ode.flows.input_checks import check_context, fitting, type_of
-from undamped.ode.flows.solve_options import FlowOptions
-from undamped.ode.flows.solving import SolvingModule
+from undamped.ode.flows.solving import FlowOptions, SolvingModule
 
 TraceKind = Literal["exact", "hutchinson", "bottleneck"]
 NoiseKind = Literal["gaussian", "rademacher"]
 TOLERANCE = 1e-5
 """Default tolerance, fine enough for densities."""
-
-
-@runtime_checkable
-class Narrowing(Protocol):
-    """A field f = widen ∘ narrow that passes through few features."""
-
-    def narrow(self, t: Any, z: Tensor) -> Tensor:
-        """Return the few features."""
-        ...
-
-    def widen(self, t: Any, few: Tensor) -> Tensor:
-        """Return dz/dt from them."""
-        ...
 
 
 def draw_noise(kind: NoiseKind, shape: torch.Size, like: Tensor, generator: Any = None) -> Tensor:
@@ -85,7 +70,7 @@ def field_and_trace(
 
 
 def bottleneck_trace(
-    field: Narrowing, t: Any, z: Tensor, noise: Tensor, wide: Tensor
+    field: Any, t: Any, z: Tensor, noise: Tensor, wide: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return f, an estimate of its trace from noise of few dimensions, and ‖ηᵀ ∂f/∂z‖².
 
@@ -93,7 +78,7 @@ def bottleneck_trace(
         tr ∂f/∂z = tr(∂h/∂z ∂g/∂h) = E[εᵀ ∂h/∂z ∂g/∂h ε] for f = g ∘ h
 
     Args:
-        field: f with its two halves.
+        field: f with its two halves: `narrow` returns few features, and `widen` dz/dt from them.
         t: Time.
         z: State.
         noise: ε, like the bottleneck's features.
@@ -165,7 +150,7 @@ class _Dynamics(nn.Module):
     def forward(self, t: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         z = state[0]
         if self.wide is not None:
-            assert isinstance(self.field, Narrowing) and self.noise is not None
+            assert self.noise is not None
             value, trace, frobenius = bottleneck_trace(self.field, t, z, self.noise, self.wide)
         else:
             value, trace, frobenius = field_and_trace(self._field, t, z, self.noise)
@@ -244,7 +229,7 @@ class ContinuousFlow(SolvingModule):
         super().__init__(how)
         if self.step_size is None:
             self.rtol, self.atol = self.rtol or TOLERANCE, self.atol or TOLERANCE
-        if trace == "bottleneck" and not isinstance(field, Narrowing):
+        if trace == "bottleneck" and not (hasattr(field, "narrow") and hasattr(field, "widen")):
             raise OptionError(
                 "trace='bottleneck' needs a field with `narrow` and `widen`, got "
                 f"{type(field).__name__}. Use BottleneckField, or trace='hutchinson'."
@@ -291,19 +276,7 @@ class ContinuousFlow(SolvingModule):
         ends = [torch.zeros_like(end), end]
         times = torch.stack(ends if forwards else ends[::-1])
         dynamics = self._dynamics(x, context, generator)
-        return self.integrate(dynamics, (x, zeros, zeros, zeros), times)
-
-    def integrate(
-        self, dynamics: nn.Module, state: tuple[Tensor, ...], times: Tensor
-    ) -> tuple[Tensor, ...]:
-        """Solve for points, log-densities and costs together; return them at the last time.
-
-        Args:
-            dynamics: Their field, with the noise of this solve.
-            state: Where they start.
-            times: First and last time.
-        """
-        return self.solve_through(dynamics, state, times).final
+        return self.solve_through(dynamics, (x, zeros, zeros, zeros), times).final
 
     def base_log_prob(self, z: Tensor) -> Tensor:
         """Return the log-density of a normal distribution, (batch,)."""

@@ -13,9 +13,7 @@ from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat
 from undamped.ode import Solution
 from undamped.ode.flows.input_checks import check_call
-from undamped.ode.flows.solve_options import FlowOptions
-from undamped.ode.flows.solving import SolvingModule
-from undamped.ode.flows.waypoints import Waypoints
+from undamped.ode.flows.solving import FlowOptions, SolvingModule, Waypoints
 
 
 class NeuralODE(SolvingModule):
@@ -45,11 +43,7 @@ class NeuralODE(SolvingModule):
 
     @checked
     def __init__(
-        self,
-        field: nn.Module,
-        *,
-        times: Sequence[float] = (0.0, 1.0),
-        **how: Unpack[FlowOptions],
+        self, field: nn.Module, *, times: Sequence[float] = (0.0, 1.0), **how: Unpack[FlowOptions]
     ) -> None:
         super().__init__(how)
         check_call(type(self).__name__, field)
@@ -108,11 +102,7 @@ class StackedODE(nn.Module):
 
     @checked
     def __init__(
-        self,
-        fields: Sequence[nn.Module],
-        *,
-        depth: PositiveFloat = 1.0,
-        **how: Unpack[FlowOptions],
+        self, fields: Sequence[nn.Module], *, depth: PositiveFloat = 1.0, **how: Unpack[FlowOptions]
     ) -> None:
         super().__init__()
         if not fields:

@@ -33,8 +33,7 @@ VOLUME = Promise(
 )
 SYMPLECTIC = Promise(Kind.SYMPLECTIC, "a layer is symplectic (leapfrog, two-layer)")
 STABLE = Promise(
-    Kind.STABLE_FLOW,
-    "Jacobian eigenvalues have real parts in [−γ/2, 0] (antisymmetric, midpoint)",
+    Kind.STABLE_FLOW, "Jacobian eigenvalues have real parts in [−γ/2, 0] (antisymmetric, midpoint)"
 )
 
 
@@ -75,10 +74,6 @@ class StableLayers(nn.Module):
     def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
         """Undo a layer."""
         raise NotImplementedError
-
-    def finish(self, pair: Pair) -> Tensor:
-        """Return the output."""
-        return pair[1]
 
     def stacks(self) -> tuple[Tensor, ...]:
         """Return the parameters of all layers, each stacked along its first dimension."""
@@ -382,7 +377,7 @@ class StableResidual(nn.Module):
 
     def forward(self, y: Tensor) -> Tensor:
         """Return (batch, size) after all layers."""
-        return self.layers.finish(self.run(y))
+        return self.run(y)[1]
 
     @torch.no_grad()
     def inverse(self, pair: Pair) -> Tensor:

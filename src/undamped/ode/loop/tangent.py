@@ -70,12 +70,7 @@ class TangentControl:
     """Whether every sample has its own tangent and step size."""
 
     def __init__(
-        self,
-        field: CountedField,
-        solver: Solver,
-        settings: Settings,
-        norm: ErrorNorm,
-        y: Tensor,
+        self, field: CountedField, solver: Solver, settings: Settings, norm: ErrorNorm, y: Tensor
     ) -> None:
         assert solver.error_order is not None
         self.field, self.solver, self.norm, self.jumps = field, solver, norm, settings.jumps
@@ -231,11 +226,7 @@ class TangentControl:
 
     @torch.no_grad()
     def _step(
-        self,
-        method: Solver,
-        step: tuple[Any, Any],
-        ends: tuple[Tensor, Tensor],
-        tangent: Tensor,
+        self, method: Solver, step: tuple[Any, Any], ends: tuple[Tensor, Tensor], tangent: Tensor
     ) -> tuple[Tensor, Tensor, float | None]:
         """Take a step with a tangent.
 

@@ -23,9 +23,15 @@ from undamped._base.registry import solvers
 from undamped._base.torch_internals import forward_mode_open
 from undamped.kernels.dispatch import implementation
 from undamped.ode.loop.norm import ErrorNorm
-from undamped.ode.methods.explicit.tableau import Tableau
 from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, StepResult
-from undamped.ode.methods.stages import StageClock, Terms, combine, combine_terms, stage_times
+from undamped.ode.methods.stages import (
+    StageClock,
+    Tableau,
+    Terms,
+    combine,
+    combine_terms,
+    stage_times,
+)
 
 if TYPE_CHECKING:
     from undamped.kernels.runge_kutta_sums import WeightedSums

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError, SolveError
 from undamped.kernels.skew_exponential import skew_exponential
+from undamped.models.continuous.moving_fields import MovingField
 from undamped.ode import LinearRotating, Rotating, solve
-from undamped.ode.fields.moving import MovingField
 from undamped.ode.methods.lie import commutator
 from undamped.ode.settings import choose_solver
 

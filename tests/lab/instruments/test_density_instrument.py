@@ -8,8 +8,9 @@ import torch
 
 import undamped
 from undamped._base.registry import instruments, tasks
-from undamped.analysis import InapplicableError, Probe, density
+from undamped.analysis import InapplicableError, Probe
 from undamped.lab import report
+from undamped.lab.instruments.density import density
 from undamped.models import PointModel
 
 

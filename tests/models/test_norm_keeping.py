@@ -10,12 +10,20 @@ import torch
 import undamped
 from undamped._base.errors import OptionError, SolveError
 from undamped.models import AntisymmetricNODE
+from undamped.models.continuous.moving_fields import (
+    GatedOrthogonalField,
+    IsospectralAntisymmetricField,
+    IsospectralOrthogonalField,
+)
+from undamped.models.continuous.shared_flow import (
+    AlongPath,
+    RotationPath,
+    SharedFlow,
+    rotation_logarithms,
+)
 from undamped.ode import solve
-from undamped.ode.fields.antisymmetric import IsospectralAntisymmetricField
-from undamped.ode.fields.orthogonal import GatedOrthogonalField, IsospectralOrthogonalField
 from undamped.ode.flows.depth_gradients import adjoints, sizes
-from undamped.ode.flows.shared_flow import AlongPath, RotationPath, SharedFlow, rotation_logarithms
-from undamped.ode.flows.waypoints import Waypoints
+from undamped.ode.flows.solving import Waypoints
 
 N, T = 4, 1.5
 KINDS = [
