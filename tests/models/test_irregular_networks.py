@@ -351,7 +351,7 @@ def test_training_foresees_every_sample_as_a_stream_would(name):
             own = slice(b, b + 1)
             gap, now = times[t, own] - now, times[t, own]
             ahead = times[t + 1, own] - now
-            said, state = model.step(x[t, own], state, gap, observed=seen[t, own], ahead=ahead)
+            said, state = model.step(x[t, own], state, gap, observed=seen[t, own], offsets=ahead)
             errors.append((said[0, 0] - x[t + 1, b])[seen[t + 1, b]])
     torch.testing.assert_close(aim.total - aim.loss, 0.5 * torch.cat(errors).square().mean())
     assert aim.loss == model.run(batch)[0].square().mean()
@@ -384,7 +384,7 @@ def test_values_to_come_at_even_steps_and_at_given_times_are_the_same():
     for t in range(3):
         gap = times[t] - before
         said, state = even.step(x[t], state, gap)
-        ahead, other = timed.step(x[t], other, gap, ahead=torch.tensor([0.4, 0.8]))
+        ahead, other = timed.step(x[t], other, gap, offsets=torch.tensor([0.4, 0.8]))
         before = times[t]
     torch.testing.assert_close(said, ahead.transpose(0, 1).flatten(1))
 

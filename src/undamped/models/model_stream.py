@@ -26,7 +26,7 @@ class Sample(NamedTuple):
     x: Tensor
     dt: Tensor | float | None = None
     observed: Tensor | None = None
-    ahead: Tensor | None = None
+    offsets: Tensor | None = None
 
 
 class ModelStream(ABC):
@@ -68,11 +68,11 @@ class StepStream(ModelStream):
 
     Args:
         model: The model; later training changes it here too.
-        ahead: (outputs,) query times relative to a sample; None for predictions by step.
+        offsets: (outputs,) query times relative to a sample; None for predictions by step.
     """
 
-    def __init__(self, model: StreamingModel, ahead: Tensor | None = None) -> None:
-        self._model, self._offsets = model, ahead
+    def __init__(self, model: StreamingModel, offsets: Tensor | None = None) -> None:
+        self._model, self._offsets = model, offsets
         self._state: Any = None
         self._outputs: Tensor | None = None
 
@@ -86,7 +86,7 @@ class StepStream(ModelStream):
                 self._state,
                 None if dt is None else dt[row],
                 observed=None if observed is None else observed[row],
-                ahead=self._offsets,
+                offsets=self._offsets,
             )
             self._outputs = outputs if self._offsets is None else outputs.transpose(0, 1).flatten(1)
 

@@ -261,9 +261,9 @@ class SequenceModel(StreamingModel):
             return output, state
         return output, StreamState(state, last_values=last_values)
 
-    def stream(self, ahead: Tensor | None = None) -> ModelStream:
+    def stream(self, offsets: Tensor | None = None) -> ModelStream:
         """Return an object that takes the samples of one stream; see `StreamingModel`."""
-        return super().stream(ahead) if self.at_times else NetworkStream(self)
+        return super().stream(offsets) if self.at_times else NetworkStream(self)
 
     @torch.no_grad()
     def generate(

@@ -181,7 +181,7 @@ class StreamingModel(TaskModel):
         dt: Tensor | float | None = None,
         *,
         observed: Tensor | None = None,
-        ahead: Tensor | None = None,
+        offsets: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
         """Take one sample of a stream; return the prediction so far and the state.
 
@@ -191,23 +191,23 @@ class StreamingModel(TaskModel):
             dt: (batch,) or a number, the time since the previous sample, for a model that uses
                 times; for the first sample the time since time 0.
             observed: (batch, features) mask of the measured values, for a model that uses it.
-            ahead: (outputs,) query times relative to the sample, for a model that predicts at
+            offsets: (outputs,) query times relative to the sample, for a model that predicts at
                 given times: (outputs, batch, …) is returned then; by default that of the sample.
         """
-        return self._step(Sample(x, dt, observed, ahead), state)
+        return self._step(Sample(x, dt, observed, offsets), state)
 
     @abstractmethod
     def _step(self, sample: Sample, state: Any) -> tuple[Tensor, Any]:
         """Return the prediction after a sample and the state; see `step`."""
 
-    def stream(self, ahead: Tensor | None = None) -> ModelStream:
+    def stream(self, offsets: Tensor | None = None) -> ModelStream:
         """Return an object that takes the samples of one stream and predicts on request.
 
         Args:
-            ahead: (outputs,) query times relative to a sample, for a model that predicts at given
+            offsets: (outputs,) query times relative to a sample, for a model that predicts at given
                 times; None for any other.
         """
-        return StepStream(self, ahead)
+        return StepStream(self, offsets)
 
 
 def refuse_unfit(

@@ -198,7 +198,7 @@ class TimestampedModel(StreamingModel):
             # In double precision, since a stream may be long.
             total, count = total + output.double(), count + 1
             return self.head((total / count).to(output.dtype)), (state, total, count)
-        offsets = sample.ahead
+        offsets = sample.offsets
         if self.horizon:
             offsets = self.network.gap * self._steps_ahead(output).squeeze(1)
         if not at_times or offsets is None:

@@ -150,12 +150,12 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         after = self.dynamics.run(batch, before)
         return self._predict_early(after.pools), after
 
-    def stream(self, ahead: Tensor | None = None) -> ModelStream:
+    def stream(self, offsets: Tensor | None = None) -> ModelStream:
         """Return an object that takes the samples of one stream; see `StreamingModel`."""
         dynamics = self.dynamics
         tensors = dynamics.thresholds, dynamics.centre, self.readout.weight
         if not isinstance(dynamics, Oscillators) or implementation(*tensors) != "numba":
-            return super().stream(ahead)
+            return super().stream(offsets)
         return BankStream(self, dynamics, self._levels, _LIMIT)
 
     def _predict_early(self, pools: Pools) -> Tensor:
