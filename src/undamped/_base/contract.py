@@ -8,7 +8,7 @@ task is what is needed to build a model for it without the data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -117,11 +117,11 @@ class Batch(NamedTuple):
             distinct=values(self.distinct),
         )
 
-    def part(self, samples: slice, *, inputs_axis: int, targets_axis: int) -> Batch:
+    def part(self, samples: slice | Tensor, *, inputs_axis: int, targets_axis: int) -> Batch:
         """Return some of the sequences.
 
         Args:
-            samples: Which ones.
+            samples: Which ones, as a slice or by their indices.
             inputs_axis: The batch dimension of the inputs: 1 for sequences, 0 for points.
             targets_axis: The batch dimension of the targets.
         """
@@ -200,10 +200,6 @@ class Clock:
                 f"Clock needs a gap and a span > 0, got {self.gap:g} and {self.span:g}."
             )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for run.json."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Forecast:
@@ -228,13 +224,9 @@ class Forecast:
     answer_units: tuple[Unit, ...]
     quantiles: tuple[float, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for run.json."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Forecast:
-        """Return the forecast from what `to_dict` returned."""
+        """Return the forecast from plain values, those of `asdict`."""
         return cls(
             stored["season"],
             tuple(stored["channels" if "channels" in stored else "places"]),  # the former name
@@ -393,7 +385,9 @@ class TaskShape:
                 continue
             if isinstance(value, frozenset | tuple):
                 value = sorted(value) if isinstance(value, frozenset) else list(value)
-            plain[field.name] = value.to_dict() if hasattr(value, "to_dict") else value
+            elif is_dataclass(value):
+                value = value.to_dict() if isinstance(value, StateSpace) else asdict(value)  # type: ignore[arg-type]
+            plain[field.name] = value
         return plain
 
     @classmethod
@@ -403,16 +397,14 @@ class TaskShape:
         # Before answers had a kind, a density was a task without outputs.
         values.setdefault("answer", "class" if values["output_size"] else "density")
         values["needs"] = frozenset(values.get("needs", ()))
-        if values.get("picture_shape") is not None:
-            values["picture_shape"] = tuple(values["picture_shape"])
-        if values.get("state_space") is not None:
-            values["state_space"] = StateSpace.from_dict(values["state_space"])
-        for name in ("segments", "class_weights"):
-            values[name] = tuple(values.get(name, ()))
-        if values.get("clock") is not None:
-            values["clock"] = Clock(**values["clock"])
-        if values.get("forecast") is not None:
-            values["forecast"] = Forecast.from_dict(values["forecast"])
+        for name, read in (
+            *((name, tuple) for name in ("picture_shape", "segments", "class_weights")),
+            ("state_space", StateSpace.from_dict),
+            ("clock", lambda plain: Clock(**plain)),
+            ("forecast", Forecast.from_dict),
+        ):
+            if values.get(name) is not None:
+                values[name] = read(values[name])
         shape = cls(**values)
         check_fields("shape", shape)
         convert(Units, shape.input_size, "shape.input_size")

@@ -21,8 +21,13 @@ from undamped._base.contract import Answer, Batch, TaskShape, Use
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.models.model_stream import ModelStream, NetworkStream, Sample
-from undamped.models.task_model import StreamingModel, is_kind, needed_target_times, refuse_unfit
+from undamped.models.task_model import (
+    Sample,
+    StreamingModel,
+    is_kind,
+    needed_target_times,
+    refuse_unfit,
+)
 from undamped.models.timestamped import (
     HeadAtTimes,
     gap_feature,
@@ -261,10 +266,6 @@ class SequenceModel(StreamingModel):
             return output, state
         return output, StreamState(state, last_values=last_values)
 
-    def stream(self, offsets: Tensor | None = None) -> ModelStream:
-        """Return an object that takes the samples of one stream; see `StreamingModel`."""
-        return super().stream(offsets) if self.at_times else NetworkStream(self)
-
     @torch.no_grad()
     def generate(
         self,
@@ -308,8 +309,15 @@ def refuse_points(network: str) -> None:
         )
 
 
-def draw_symbol(logits: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
-    """Return one random symbol per sequence (batch,) from scores (batch, symbols)."""
+def draw_symbol(
+    logits: Tensor, temperature: float | None, generator: torch.Generator | None
+) -> Tensor:
+    """Return one random symbol per sequence (batch,) from scores (batch, symbols).
+
+    Without a temperature it is the likeliest.
+    """
+    if temperature is None:
+        return logits.argmax(-1)
     probabilities = torch.softmax(logits / temperature, dim=-1)
     return torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
 

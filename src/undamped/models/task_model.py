@@ -13,8 +13,8 @@ from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import Option, signature_options
 from undamped._base.packages import require
+from undamped._base.promises import Promise
 from undamped._base.registry import models
-from undamped.models.model_stream import ModelStream, Sample, StepStream
 
 EVALUATIONS = ("evaluations", "evaluations_backward")
 """Counters of a model with a field: evaluations of the field, forward and backward."""
@@ -77,6 +77,8 @@ class TaskModel(nn.Module, ABC):
     """Whether the whole objective of the model respects weights of sequences."""
     reads_whole_past: ClassVar[bool] = False
     """Whether a forecast reads the whole past, and not the last window."""
+    promises: tuple[Promise, ...] = ()
+    """What the model claims about its signals and gradients."""
     carries_on: bool = False
     """Whether `run` can continue from the state that an earlier call returned."""
 
@@ -143,7 +145,8 @@ class TaskModel(nn.Module, ABC):
     @classmethod
     def example_shape(cls) -> TaskShape:
         """Return the shape of a small task that the model can be built for."""
-        kind, sequential = sorted(cls.input_kinds)[0], cls.sequential is not False
+        kind = "vectors" if "vectors" in cls.input_kinds else sorted(cls.input_kinds)[0]
+        sequential = cls.sequential is not False
         return TaskShape(2, 2, kind, sequential=sequential, answer=sorted(cls.answers)[0])
 
     def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
@@ -153,22 +156,19 @@ class TaskModel(nn.Module, ABC):
         """
         yield "the output of the model", self.run(batch)[0]
 
-    def start_embedding(self, vectors: Tensor) -> None:
-        """Initialise the embedding of symbols with vectors (symbols, size)."""
-        embedding = getattr(self, "embedding", None)
-        if not isinstance(embedding, nn.Embedding) or embedding.weight.shape != vectors.shape:
-            size = embedding.weight.shape[1] if isinstance(embedding, nn.Embedding) else 0
-            raise OptionError(
-                f"model.embedding_size must be {vectors.shape[1]}, the size of the task's vectors, "
-                f"got {size}. Leave it out."
-            )
-        with torch.no_grad():
-            embedding.weight.copy_(vectors)
-
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
         """Return the options of the constructor, without `shape`, which the task sets."""
         return {n: option for n, option in signature_options(cls).items() if n != "shape"}
+
+
+class Sample(NamedTuple):
+    """One sample of a stream; see `StreamingModel.step`."""
+
+    x: Tensor
+    dt: Tensor | float | None = None
+    observed: Tensor | None = None
+    offsets: Tensor | None = None
 
 
 class StreamingModel(TaskModel):
@@ -199,15 +199,6 @@ class StreamingModel(TaskModel):
     @abstractmethod
     def _step(self, sample: Sample, state: Any) -> tuple[Tensor, Any]:
         """Return the prediction after a sample and the state; see `step`."""
-
-    def stream(self, offsets: Tensor | None = None) -> ModelStream:
-        """Return an object that takes the samples of one stream and predicts on request.
-
-        Args:
-            offsets: (outputs,) query times relative to a sample, for a model that predicts at given
-                times; None for any other.
-        """
-        return StepStream(self, offsets)
 
 
 def refuse_unfit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, TypedDict, Unpack
+from typing import Annotated, Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -29,24 +29,15 @@ SMALL = 3
 """Side of the images on which promises are measured."""
 
 
-class ImageSolveOptions(DepthOptions, total=False):
-    """Depth and solver of a model of images, with a finer tolerance."""
-
-    tolerance: Annotated[PositiveFloat, Default(1e-4, TOLERANCE)]
-
-
-class ImageOptions(TypedDict, total=False):
-    """Channels of a model of images."""
+class ImageOptions(DepthOptions, total=False):
+    """Channels, depth and solver of a model of images, with a finer tolerance."""
 
     hidden_size: Annotated[PositiveInt, Default(50, "Channels inside the field.")]
     colours: Annotated[PositiveInt, Default(1, "Channels of the image.")]
+    tolerance: Annotated[PositiveFloat, Default(1e-4, TOLERANCE)]
 
 
-class ConvOptions(ImageOptions, ImageSolveOptions, total=False):
-    """Channels, depth and solver of a model of images."""
-
-
-class ConvNODEOptions(ConvOptions, total=False):
+class ConvNODEOptions(ImageOptions, total=False):
     """Channels, depth and solver of a neural ODE of images, with a wider field."""
 
     hidden_size: Annotated[PositiveInt, Default(92, "Channels inside the field.")]
@@ -84,7 +75,7 @@ class ImageModel(ContinuousModel):
             start = ZeroChannels(channels - colours)
         self._assemble(
             nn.Sequential(nn.Unflatten(1, self.image_shape), start),
-            flow_of(field, options, ImageSolveOptions),
+            flow_of(field, options, ImageOptions),
             (input_size, channels * side * side, output_size),
             options,
             {} if first_order else NO_PARAMETERS,
@@ -184,7 +175,7 @@ class ConvSONODE(ImageModel):
         output_size: PositiveInt,
         *,
         channels: PositiveInt = 5,
-        **options: Unpack[ConvOptions],
+        **options: Unpack[ImageOptions],
     ) -> None:
         super().__init__()
         values: Any = options  # complete, as `checked` passes them
@@ -233,7 +224,7 @@ class ConvHBNODE(HeavyBall, ImageModel):
         channels: PositiveInt = 5,
         general: bool = False,
         damping: PositiveFloat = 0.0474,
-        **options: Unpack[ConvOptions],
+        **options: Unpack[ImageOptions],
     ) -> None:
         super().__init__()
         values: Any = options  # complete, as `checked` passes them

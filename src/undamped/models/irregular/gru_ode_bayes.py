@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from undamped._base.checked import checked
 from undamped._base.contract import LONGEST_GAP, Batch, TaskShape
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, Units
-from undamped._base.promises import Promise
 from undamped._base.registry import models
 from undamped.models.irregular.gap_flows import STABLE_STEP, SolvedFlow
 from undamped.models.irregular.model import TimestampedModel
@@ -88,7 +87,6 @@ class BayesNetwork(JumpNetwork):
         return after, before
 
     def constants(self) -> Parts:
-        """Return the constants of the GRU."""
         return self.cell.constants()
 
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
@@ -133,7 +131,6 @@ class GRUODEBayes(TimestampedModel):
     """
 
     weighs_sequences = False  # the likelihood of the inputs has no weights
-    promises: tuple[Promise, ...] = ()
 
     @checked
     def __init__(
@@ -205,23 +202,6 @@ class GRUODEBayes(TimestampedModel):
             + 2 * math.log(narrow)
         )
         return _mean_where(each, points.mask)
-
-    @classmethod
-    def example_shape(cls) -> TaskShape:
-        """Return the shape of a small classification task."""
-        return TaskShape(2, 2, answer="class")
-
-    # Promises are measured on the flow between samples.
-
-    @property
-    def state_sizes(self) -> tuple[int, ...]:
-        """Size of h."""
-        return self.network.state_sizes[:1]
-
-    def flow(self, state: Parts, gaps: Tensor) -> Parts:
-        """Return states after gaps, solved with a small tolerance."""
-        fine = SolvedFlow(self.network.gap_flow.field, method="dopri5", tolerance=1e-8)
-        return (fine(state[0], gaps),)
 
 
 class _Mean(nn.Module):

@@ -14,9 +14,9 @@ from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from undamped._base.registry import models
 from undamped.models.irregular.network import Parts, TimestampedNetwork
 from undamped.models.latent.points import observed_points
-from undamped.models.model_stream import Sample
 from undamped.models.task_model import (
     LossOutput,
+    Sample,
     StreamingModel,
     TaskLoss,
     needed_target_times,

@@ -85,7 +85,6 @@ class MassLagrangian(LagrangianField):
         return self.of_positions(self.features(q)).squeeze(-1)
 
     def lagrangian(self, q: Tensor, v: Tensor) -> Tensor:
-        """Return L, (…,)."""
         x = self.features(q)
         kinetic = (v * self.masses.linearise(x).product(v)).sum(-1) / 2
         return kinetic - self.of_positions(x).squeeze(-1)
@@ -98,7 +97,6 @@ class MassLagrangian(LagrangianField):
         return kinetic + self.of_positions(x).squeeze(-1)
 
     def acceleration(self, q: Tensor, v: Tensor, force: Tensor | float = 0.0) -> Tensor:
-        """Return q̈ under a force, (…, dof)."""
         mass, coriolis, slope = self._terms(q, v)
         return mass.solve(force - coriolis - slope)
 

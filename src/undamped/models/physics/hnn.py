@@ -74,7 +74,6 @@ class PerceptronHamiltonian(HamiltonianField):
         )
 
     def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
-        """Return H, (…,)."""
         return self.net(torch.cat((self.features(q), p), dim=-1)).squeeze(-1)
 
     def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
@@ -155,11 +154,6 @@ class NSSNN(MotionModel):
         step_size: Size of all steps; readings that lie further apart are reached in several steps.
         gradient: How gradients are computed.
         options: See `PerceptronOptions`.
-
-    Example:
-        >>> model = undamped.models.NSSNN(2, hidden_size=16)
-        >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape
-        torch.Size([3, 5, 4])
 
     Reference:
         S. Xiong and others. Nonseparable symplectic neural networks. ICLR, 2021. M. Tao. Explicit

@@ -89,7 +89,6 @@ class PerceptronLagrangian(LagrangianField):
             self.masses = PositiveMatrix(size, dof, smallest=SMALLEST, **layers)
 
     def lagrangian(self, q: Tensor, v: Tensor) -> Tensor:
-        """Return L, (…,)."""
         x = self.features(q)
         return self._kinetic(x, v) + self.speed**2 * self.net(self._net_input(x, v)).squeeze(-1)
 

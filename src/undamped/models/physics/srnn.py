@@ -113,11 +113,6 @@ class SRNN(MotionModel):
             the readings that follow; 0 uses the starts as they were read.
         options: See `PerceptronOptions` and `StepOptions`.
 
-    Example:
-        >>> model = undamped.models.SRNN(2, hidden_size=16)
-        >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape
-        torch.Size([3, 5, 4])
-
     Reference:
         Z. Chen, J. Zhang, M. Arjovsky, L. Bottou. Symplectic recurrent neural networks. ICLR,
         2020.

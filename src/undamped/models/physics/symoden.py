@@ -96,7 +96,6 @@ class MassHamiltonian(HamiltonianField):
         self.features, self.parts = features, energy
 
     def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
-        """Return H, (…,)."""
         return self.parts.value(self.features(q), p)
 
     def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:

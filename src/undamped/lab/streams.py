@@ -1,10 +1,10 @@
-"""Models that process the samples of one stream and predict on request."""
+"""Streams: a model processes samples one after the other, and predicts on request."""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,18 +15,8 @@ if TYPE_CHECKING:
     from undamped.models.sequence_model import SequenceModel
     from undamped.models.task_model import StreamingModel
 
-
 Leaf = Tensor | int | float
 """A part of a state."""
-
-
-class Sample(NamedTuple):
-    """One sample of a stream; see `StreamingModel.step`."""
-
-    x: Tensor
-    dt: Tensor | float | None = None
-    observed: Tensor | None = None
-    offsets: Tensor | None = None
 
 
 class ModelStream(ABC):
@@ -216,3 +206,21 @@ class NetworkStream(ModelStream):
         self._total = tensors.pop("total", None)
         parts = tuple(tensors[str(index)] for index in range(len(tensors)))
         self._stream = self._model.network.stream(parts[0] if len(parts) == 1 else parts)
+
+
+def stream_of(model: StreamingModel, offsets: Tensor | None = None) -> ModelStream:
+    """Return the stream of a model: its own if it has a method `stream`, or the fastest that fits.
+
+    Args:
+        model: The model.
+        offsets: (outputs,) query times relative to a sample, for a model that predicts at given
+            times; None for any other.
+    """
+    if hasattr(model, "stream"):
+        return model.stream(offsets)  # type: ignore[operator]
+    # Imported here, since the baselines, which subclass `ModelStream`, do not need it.
+    from undamped.models.sequence_model import SequenceModel
+
+    if isinstance(model, SequenceModel) and not model.at_times:
+        return NetworkStream(model)
+    return StepStream(model, offsets)
