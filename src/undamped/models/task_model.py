@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple, get_args
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from undamped._base.registry import models
 EVALUATIONS = ("evaluations", "evaluations_backward")
 """Counters of a model with a field: evaluations of the field, forward and backward."""
 
-
+Readout = Literal["last", "every", "mean"]
 TaskLoss = Callable[[Tensor, Batch], Tensor]
 """The loss of a task, a function of predictions and their batch."""
 
@@ -246,6 +246,16 @@ def needed_target_times(batch: Batch) -> Tensor:
     if batch.target_times is None:
         raise ShapeError("batch.target_times is None, but the model predicts at given times.")
     return batch.target_times
+
+
+def readout_for(shape: TaskShape, options: Mapping[str, Any], at_times: bool) -> Readout:
+    """Return which outputs a readout reads; for predictions at given times it is fixed."""
+    readout = options.get("readout")
+    if at_times and readout is not None:
+        raise OptionError(
+            f"model.readout='{readout}' does not apply to predictions at given times. Leave it out."
+        )
+    return readout or shape.readout
 
 
 def is_kind(name: str, kind: type) -> bool:

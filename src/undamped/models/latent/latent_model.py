@@ -34,6 +34,7 @@ from undamped.models.latent.points import (
     Normal,
     Points,
     observed_points,
+    perceptron,
     standard,
     target_points,
     without,
@@ -149,9 +150,7 @@ class LatentModel(TaskModel):
             self.answer_emission = Emission(size, outputs, **emission)
         elif not self.by_time:
             inputs = size if shape.readout == "every" else latent_size
-            self.head = nn.Sequential(
-                nn.Linear(inputs, HEAD), nn.Tanh(), nn.Linear(HEAD, shape.output_size)
-            )
+            self.head = perceptron(inputs, HEAD, shape.output_size)
 
     def _encoder(
         self, network_class: Any, hidden_size: Any, width: int, *, further: int = 0, **options: Any

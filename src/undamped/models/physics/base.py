@@ -107,7 +107,6 @@ class MotionModel(StateModel):
     """A model of a moving system by a field and a solver.
 
     Subclasses build a field and pass it to `_build`.
-
     """
 
     flow: NeuralODE

@@ -227,11 +227,6 @@ class SymODEN(MotionModel):
         friction: Whether there is friction.
         options: See `PerceptronOptions` and `SolveOptions`.
 
-    Example:
-        >>> model = undamped.models.SymODEN(2, hidden_size=16)
-        >>> model(torch.randn(5, 4)).shape
-        torch.Size([5, 4])
-
     Reference:
         Y. D. Zhong, B. Dey, A. Chakraborty. Symplectic ODE-net: learning Hamiltonian dynamics with
         control. ICLR, 2020. Dissipative SymODEN. ICLR workshop, 2020.
