@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +29,16 @@ SMALL = 3
 """Side of the images on which promises are measured."""
 
 
-class ImageOptions(DepthOptions, total=False):
-    """Channels, depth and solver of a model of images, with a finer tolerance."""
+class ChannelOptions(TypedDict, total=False):
+    """Channels of a model of images."""
 
     hidden_size: Annotated[PositiveInt, Default(50, "Channels inside the field.")]
     colours: Annotated[PositiveInt, Default(1, "Channels of the image.")]
+
+
+class ImageOptions(ChannelOptions, DepthOptions, total=False):
+    """Channels, depth and solver of a model of images, with a finer tolerance."""
+
     tolerance: Annotated[PositiveFloat, Default(1e-4, TOLERANCE)]
 
 
@@ -114,7 +119,7 @@ class ConvNODE(ImageModel):
 
     Args:
         augmented_channels: Channels of zeros added (ANODE).
-        options: See `ImageOptions` and `DepthOptions`.
+        options: See `ChannelOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.ConvNODE(784, 10, hidden_size=64, augmented_channels=5)
@@ -158,7 +163,7 @@ class ConvSONODE(ImageModel):
 
     Args:
         channels: Channels of the position.
-        options: See `ImageOptions` and `DepthOptions`.
+        options: See `ChannelOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.ConvSONODE(784, 10)
@@ -203,7 +208,7 @@ class ConvHBNODE(HeavyBall, ImageModel):
         channels: Channels of the position.
         general: Whether it is GHBNODE.
         damping: Initial γ, below 1.
-        options: See `ImageOptions` and `DepthOptions`.
+        options: See `ChannelOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.ConvHBNODE(784, 10)
