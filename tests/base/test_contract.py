@@ -153,7 +153,7 @@ def test_a_recurrent_network_answers_at_given_times_from_what_it_knew_then():
             state,
             since.double(),
             observed=batch.observed[t],
-            ahead=torch.tensor([0.3, 2.0]),
+            offsets=torch.tensor([0.3, 2.0]),
         )
     short = batch.during(slice(0, 3), every=False)._replace(lengths=None)
     ahead = short.times[-1] + torch.tensor([[0.3], [2.0]])

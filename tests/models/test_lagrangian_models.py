@@ -142,7 +142,7 @@ def test_second_derivatives_are_autograds(activation):
 @pytest.mark.parametrize("masses", ["unit", "learned"])
 def test_one_pass_gives_what_autograd_gives_and_its_gradients(masses):
     torch.manual_seed(0)
-    field = PerceptronLagrangian(3, 6, angles=(1,), speed=3.0, masses=masses).double()
+    field = PerceptronLagrangian(3, hidden_size=6, angles=(1,), speed=3.0, masses=masses).double()
     q, v, force = torch.randn(3, 5, 3).double()
     gradients = []
     for way in (field.acceleration, lambda *given: LagrangianField.acceleration(field, *given)):

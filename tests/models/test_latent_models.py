@@ -20,6 +20,7 @@ import undamped
 from undamped._base.contract import Batch, Clock, TaskShape
 from undamped._base.errors import NonFiniteError, ShapeError
 from undamped.lab import tasks
+from undamped.lab.instruments.between_samples import predicted_curve
 from undamped.lab.training import fit
 from undamped.lab.training.update import check_loss
 from undamped.models.irregular.model import TimestampedModel
@@ -294,12 +295,12 @@ def test_a_band_holds_what_it_says():
         model.encoder.readout[2].bias[4:] = -100.0
     batch = Batch(torch.randn(5, 2, 2, dtype=torch.float64))
     times = torch.linspace(0, 4, 7, dtype=torch.float64).unsqueeze(1).expand(-1, 2)
-    curve = model.curve(batch, times, draws=600)
+    curve = predicted_curve(model, batch, times, draws=600)
     width = (curve.high - curve.low) / 2
     wanted = (1.6449 * model.emission.log_noise.exp()).expand_as(width)
     torch.testing.assert_close(width, wanted, rtol=0.2, atol=0)
     assert ((curve.low < curve.mean) & (curve.mean < curve.high)).all()
-    again = model.curve(batch, times, draws=600)
+    again = predicted_curve(model, batch, times, draws=600)
     assert torch.equal(curve.low, again.low)
 
 

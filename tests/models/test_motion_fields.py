@@ -43,7 +43,7 @@ def test_products_with_the_jacobian_are_autograds(activation, layers):
 @pytest.mark.parametrize("kind", [PerceptronHamiltonian, PerceptronSeparable])
 @pytest.mark.parametrize("angles", [(), (1,)])
 def test_closed_gradients_are_the_energys_own(kind, angles):
-    field = double(kind(2, 6, angles=angles))
+    field = double(kind(2, hidden_size=6, angles=angles))
     q, p = torch.randn(2, 4, 2).double()
     wanted = by_autograd(lambda q, p: field.hamiltonian(0.0, q, p), q, p)
     for found, true in zip(field.gradient(0.0, q, p), wanted, strict=True):
@@ -55,7 +55,7 @@ def test_closed_gradients_are_the_energys_own(kind, angles):
 
 
 def test_the_equation_again_in_numpy():
-    field = double(PerceptronHamiltonian(2, 5))
+    field = double(PerceptronHamiltonian(2, hidden_size=5))
     z = torch.randn(4, 4).double()
     (w1, b1), (w2, b2) = ((layer.weight, layer.bias) for layer in field.net.hidden)
     w1, b1, w2, b2, w3 = (w.detach().numpy() for w in (w1, b1, w2, b2, field.net.readout.weight[0]))
@@ -79,8 +79,8 @@ class Pendulum(HamiltonianField):
 
 
 FIELDS = {
-    "perceptron": lambda: PerceptronHamiltonian(1, 5),
-    "separable": lambda: PerceptronSeparable(1, 5),
+    "perceptron": lambda: PerceptronHamiltonian(1, hidden_size=5),
+    "separable": lambda: PerceptronSeparable(1, hidden_size=5),
     "autograd": Pendulum,
 }
 
@@ -113,7 +113,7 @@ def test_fields_work_in_every_mode_of_the_solvers(name):
 
 
 def test_leapfrog_asks_for_one_half_at_a_time():
-    field = double(PerceptronSeparable(2, 4))
+    field = double(PerceptronSeparable(2, hidden_size=4))
     calls = []
     plain = type(field).gradient
     type(field).gradient = lambda self, *given: calls.append(1) or plain(self, *given)
@@ -133,7 +133,7 @@ def test_ports_do_work_and_take_it():
             return 0.3 * torch.eye(2).double().expand(*q.shape[:-1], 2, 2)
 
     ports = Ports(ConstantInput(2, (1,)), Friction())
-    field = double(PerceptronHamiltonian(2, 4, ports=ports))
+    field = double(PerceptronHamiltonian(2, hidden_size=4, ports=ports))
     z, u = torch.randn(5, 4).double(), torch.randn(5, 1).double()
     q, p = z[:, :2], z[:, 2:]
     by_q, v = field.gradient(0.0, q, p)
@@ -141,7 +141,7 @@ def test_ports_do_work_and_take_it():
     torch.testing.assert_close(Forced(field, u)(0.0, z), wanted)
     torch.testing.assert_close(field.supplied(z, u), v[:, 1] * u[:, 0])
     assert not field.separable
-    split = double(PerceptronSeparable(2, 4, ports=Ports(ConstantInput(2, (1,)))))
+    split = double(PerceptronSeparable(2, hidden_size=4, ports=Ports(ConstantInput(2, (1,)))))
     driven = Forced(split, u)
     assert split.separable and driven.separable
     torch.testing.assert_close(driven.force(0.0, q), driven(0.0, z)[:, 2:])

@@ -9,7 +9,7 @@ import undamped
 from undamped._base.errors import OptionError
 from undamped.nn.bases.cell import reference_scan
 from undamped.parametrizations import orthogonal_start, random_orthogonal
-from undamped.parametrizations.initial import block_rotations, henaff
+from undamped.parametrizations.initial import block_diagonal, henaff
 
 T, B, D, H = 7, 3, 4, 5
 
@@ -180,7 +180,9 @@ def test_henaff_angles_fill_their_range():
     angles = torch.atan2(W[1::2, ::2].diagonal(), W[::2, ::2].diagonal())
     assert angles.min() < -3.1 and angles.max() > 3.1
     assert angles.mean().abs() < 0.1
-    assert torch.equal(block_rotations(torch.zeros(2).double(), 5), torch.eye(5).double())
+    assert torch.equal(
+        block_diagonal(torch.ones(3).double(), torch.zeros(2).double(), 5), torch.eye(5).double()
+    )
 
 
 def test_haar_rotations_have_no_preferred_entry():

@@ -28,10 +28,10 @@ from undamped.parametrizations import (
 )
 from undamped.parametrizations.cayley import cayley_transform
 from undamped.parametrizations.exponential import rotation_logarithm, skew
-from undamped.parametrizations.fourier_unitary import real_form, to_complex, to_pair
 from undamped.parametrizations.householder import reflection_factors
 from undamped.parametrizations.initial import henaff
 from undamped.parametrizations.schur import lower_mask
+from undamped.parametrizations.transforms import real_form, to_complex, to_pair
 
 SIZE = 6
 SETS = {

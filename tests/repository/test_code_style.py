@@ -1,6 +1,9 @@
 """The vocabulary, the size of functions and the size of the source; see docs/vocabulary.md."""
 
 import ast
+import importlib
+import pkgutil
+import types
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +18,7 @@ CHECK_TOTALS = False
 WORDS = """
     again ahead alone already apart ask asked asks begun beside besides brought chosen contender
     contestants crew drawn found freedoms given gone guess heard heed held here home house hush keep
-    kept known leader learnt left look looks lost made meant member members neighbour neighbours
+    kept known leader learnt look looks lost made meant member members neighbour neighbours
     nought one other own picture pictures piece pieces place places pull pulled put rival rivals
     room said say says seen share shares shown stamps stretch taken tell tells there thought tick
     told took turned upto usual want wanted wants where whole worth written
@@ -37,6 +40,7 @@ LARGE_FUNCTIONS: dict[str, str] = {
 MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 105_000, 54_000, 780
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+METHODS = types.FunctionType | property | classmethod | staticmethod
 
 
 MODULES = {
@@ -140,6 +144,24 @@ def test_names_are_terms_of_the_field(module):
 @every
 def test_functions_are_small(module):
     assert not large_functions(module), MODULES[module]
+
+
+def test_methods_of_models_are_documented():
+    """A method has a docstring, or overrides one of this library that has."""
+    package = importlib.import_module("undamped.models")
+    names = [entry.name for entry in pkgutil.walk_packages(package.__path__, "undamped.models.")]
+    undocumented, count = [], 0
+    for name in names:
+        for target in vars(importlib.import_module(name)).values():
+            if not isinstance(target, type) or target.__module__ != name:
+                continue
+            bases = [base for base in target.__mro__ if base.__module__.startswith("undamped")]
+            for method, value in vars(target).items():
+                if method[0] != "_" and isinstance(value, METHODS) and target.__name__[0] != "_":
+                    documented = [vars(b)[method].__doc__ for b in bases if method in vars(b)]
+                    undocumented += [f"{name}.{method}"] if not any(documented) else []
+                    count += 1
+    assert not undocumented and count > 300
 
 
 def test_exceptions_are_needed():

@@ -2,7 +2,8 @@
 
 A public class documents itself in sections (`Equation:`, `Symbols:`, `Promise:`, `Args:`,
 `Example:`, `Reference:`), each a heading at the margin with indented lines below it. Variants of a
-model need not repeat what their base class documents: symbols, promise and reference are inherited.
+model need not repeat what their base class documents: symbols, promise, example and reference are
+inherited. An example that builds `undamped.….Base(…)` is inherited with the name of the subclass.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import textwrap
 from typing import Any
 
 HEADINGS = ("Equation", "Symbols", "Promise", "Args", "Returns", "Example", "Reference")
-INHERITED = ("Symbols", "Promise", "Reference")
+INHERITED = ("Symbols", "Promise", "Example", "Reference")
 
 
 def sections(target: Any) -> dict[str, str]:
@@ -23,6 +24,9 @@ def sections(target: Any) -> dict[str, str]:
     texts = _sections(target)
     for base in target.__mro__[1:] if inspect.isclass(target) else ():
         inherited = _sections(base)
+        example = inherited.pop("Example", "")
+        if f".{base.__name__}(" in example:
+            inherited["Example"] = example.replace(base.__name__, target.__name__)
         texts |= {h: inherited[h] for h in INHERITED if h in inherited and h not in texts}
     return {heading: texts[heading] for heading in ("", *HEADINGS) if heading in texts}
 

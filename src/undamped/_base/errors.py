@@ -53,18 +53,6 @@ class MissingPackageError(UndampedError, ModuleNotFoundError):
     """A package that a part of the library needs is not installed."""
 
 
-def explain(what: str, *, expected: str, got: object, remedy: str) -> str:
-    """Return a message in a fixed form; new messages are plain sentences instead.
-
-    Args:
-        what: The option, file or tensor in question.
-        expected: What would have been accepted.
-        got: The actual value.
-        remedy: One sentence that says what to do.
-    """
-    return f"{shortened(what)}: expected {expected}, got {shortened(got)}. {remedy}"
-
-
 def shortened(value: object) -> str:
     """Return a value as text of at most 300 characters, because a file may contain anything."""
     try:

@@ -85,12 +85,7 @@ class Decoder(nn.Module):
         symbols = []
         for _ in range(length):
             features, state = self.network.step(self.embedding(symbol), state)
-            logits = self.head(features)
-            symbol = (
-                logits.argmax(-1)
-                if temperature is None
-                else draw_symbol(logits, temperature, generator)
-            )
+            symbol = draw_symbol(self.head(features), temperature, generator)
             symbols.append(symbol)
         return torch.stack(symbols)
 

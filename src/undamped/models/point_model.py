@@ -66,7 +66,6 @@ class PointModel(TaskModel):
         return self.network(inputs), None
 
     def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
-        """Yield the output of the network."""
         yield "the output of network", self.run(batch)[0]
 
 

@@ -21,8 +21,15 @@ from undamped._base.contract import Answer, Batch, TaskShape, Use
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.models.model_stream import ModelStream, NetworkStream, Sample
-from undamped.models.task_model import StreamingModel, is_kind, needed_target_times, refuse_unfit
+from undamped.models.task_model import (
+    Readout,
+    Sample,
+    StreamingModel,
+    is_kind,
+    needed_target_times,
+    readout_for,
+    refuse_unfit,
+)
 from undamped.models.timestamped import (
     HeadAtTimes,
     gap_feature,
@@ -34,7 +41,6 @@ from undamped.nn.recurrent import Recurrent
 from undamped.nn.sequence_tensors import join_features
 
 InputKind = Literal["vectors", "symbols", "pixels", "states"]
-Readout = Literal["last", "every", "mean"]
 
 
 class StreamState(NamedTuple):
@@ -136,7 +142,7 @@ class SequenceModel(StreamingModel):
             shape.input_size,
             shape.output_size,
             input_kind=shape.input_kind,  # type: ignore[arg-type] (images are a need)
-            readout=_readout(shape, options),
+            readout=readout_for(shape, options, shape.answer == "trajectory"),
             reads=tuple(sorted(shape.needs)),  # type: ignore[arg-type] (all are met)
             gap=shape.clock.gap if shape.clock is not None else 1.0,
             **{key: value for key, value in options.items() if key != "readout"},
@@ -261,10 +267,6 @@ class SequenceModel(StreamingModel):
             return output, state
         return output, StreamState(state, last_values=last_values)
 
-    def stream(self, ahead: Tensor | None = None) -> ModelStream:
-        """Return an object that takes the samples of one stream; see `StreamingModel`."""
-        return super().stream(ahead) if self.at_times else NetworkStream(self)
-
     @torch.no_grad()
     def generate(
         self,
@@ -308,17 +310,14 @@ def refuse_points(network: str) -> None:
         )
 
 
-def draw_symbol(logits: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
-    """Return one random symbol per sequence (batch,) from scores (batch, symbols)."""
+def draw_symbol(
+    logits: Tensor, temperature: float | None, generator: torch.Generator | None
+) -> Tensor:
+    """Return one random symbol per sequence (batch,) from scores (batch, symbols).
+
+    Without a temperature it is the likeliest.
+    """
+    if temperature is None:
+        return logits.argmax(-1)
     probabilities = torch.softmax(logits / temperature, dim=-1)
     return torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
-
-
-def _readout(shape: TaskShape, options: Mapping[str, Any]) -> Readout:
-    """Return which outputs the readout reads; for predictions at given times it is fixed."""
-    readout = options.get("readout")
-    if shape.answer == "trajectory" and readout is not None:
-        raise OptionError(
-            f"model.readout='{readout}' does not apply to predictions at given times. Leave it out."
-        )
-    return readout or shape.readout

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple, get_args
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +13,13 @@ from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import Option, signature_options
 from undamped._base.packages import require
+from undamped._base.promises import Promise
 from undamped._base.registry import models
-from undamped.models.model_stream import ModelStream, Sample, StepStream
 
 EVALUATIONS = ("evaluations", "evaluations_backward")
 """Counters of a model with a field: evaluations of the field, forward and backward."""
 
-
+Readout = Literal["last", "every", "mean"]
 TaskLoss = Callable[[Tensor, Batch], Tensor]
 """The loss of a task, a function of predictions and their batch."""
 
@@ -77,6 +77,8 @@ class TaskModel(nn.Module, ABC):
     """Whether the whole objective of the model respects weights of sequences."""
     reads_whole_past: ClassVar[bool] = False
     """Whether a forecast reads the whole past, and not the last window."""
+    promises: tuple[Promise, ...] = ()
+    """What the model claims about its signals and gradients."""
     carries_on: bool = False
     """Whether `run` can continue from the state that an earlier call returned."""
 
@@ -143,7 +145,8 @@ class TaskModel(nn.Module, ABC):
     @classmethod
     def example_shape(cls) -> TaskShape:
         """Return the shape of a small task that the model can be built for."""
-        kind, sequential = sorted(cls.input_kinds)[0], cls.sequential is not False
+        kind = "vectors" if "vectors" in cls.input_kinds else sorted(cls.input_kinds)[0]
+        sequential = cls.sequential is not False
         return TaskShape(2, 2, kind, sequential=sequential, answer=sorted(cls.answers)[0])
 
     def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
@@ -153,22 +156,19 @@ class TaskModel(nn.Module, ABC):
         """
         yield "the output of the model", self.run(batch)[0]
 
-    def start_embedding(self, vectors: Tensor) -> None:
-        """Initialise the embedding of symbols with vectors (symbols, size)."""
-        embedding = getattr(self, "embedding", None)
-        if not isinstance(embedding, nn.Embedding) or embedding.weight.shape != vectors.shape:
-            size = embedding.weight.shape[1] if isinstance(embedding, nn.Embedding) else 0
-            raise OptionError(
-                f"model.embedding_size must be {vectors.shape[1]}, the size of the task's vectors, "
-                f"got {size}. Leave it out."
-            )
-        with torch.no_grad():
-            embedding.weight.copy_(vectors)
-
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
         """Return the options of the constructor, without `shape`, which the task sets."""
         return {n: option for n, option in signature_options(cls).items() if n != "shape"}
+
+
+class Sample(NamedTuple):
+    """One sample of a stream; see `StreamingModel.step`."""
+
+    x: Tensor
+    dt: Tensor | float | None = None
+    observed: Tensor | None = None
+    offsets: Tensor | None = None
 
 
 class StreamingModel(TaskModel):
@@ -181,7 +181,7 @@ class StreamingModel(TaskModel):
         dt: Tensor | float | None = None,
         *,
         observed: Tensor | None = None,
-        ahead: Tensor | None = None,
+        offsets: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
         """Take one sample of a stream; return the prediction so far and the state.
 
@@ -191,23 +191,14 @@ class StreamingModel(TaskModel):
             dt: (batch,) or a number, the time since the previous sample, for a model that uses
                 times; for the first sample the time since time 0.
             observed: (batch, features) mask of the measured values, for a model that uses it.
-            ahead: (outputs,) query times relative to the sample, for a model that predicts at
+            offsets: (outputs,) query times relative to the sample, for a model that predicts at
                 given times: (outputs, batch, …) is returned then; by default that of the sample.
         """
-        return self._step(Sample(x, dt, observed, ahead), state)
+        return self._step(Sample(x, dt, observed, offsets), state)
 
     @abstractmethod
     def _step(self, sample: Sample, state: Any) -> tuple[Tensor, Any]:
         """Return the prediction after a sample and the state; see `step`."""
-
-    def stream(self, ahead: Tensor | None = None) -> ModelStream:
-        """Return an object that takes the samples of one stream and predicts on request.
-
-        Args:
-            ahead: (outputs,) query times relative to a sample, for a model that predicts at given
-                times; None for any other.
-        """
-        return StepStream(self, ahead)
 
 
 def refuse_unfit(
@@ -255,6 +246,16 @@ def needed_target_times(batch: Batch) -> Tensor:
     if batch.target_times is None:
         raise ShapeError("batch.target_times is None, but the model predicts at given times.")
     return batch.target_times
+
+
+def readout_for(shape: TaskShape, options: Mapping[str, Any], at_times: bool) -> Readout:
+    """Return which outputs a readout reads; for predictions at given times it is fixed."""
+    readout = options.get("readout")
+    if at_times and readout is not None:
+        raise OptionError(
+            f"model.readout='{readout}' does not apply to predictions at given times. Leave it out."
+        )
+    return readout or shape.readout
 
 
 def is_kind(name: str, kind: type) -> bool:

@@ -26,9 +26,15 @@ from undamped.nn.bases.coupled import CoupledCell, modrelu
 from undamped.nn.bases.updates import UpdateCounter, values_readable
 from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.cayley import Riemannian
-from undamped.parametrizations.fourier_unitary import FourierUnitary, real_form, to_complex, to_pair
-from undamped.parametrizations.givens import Givens, GivensStyle
 from undamped.parametrizations.matrix_set import isometry_defect, nearest_isometry
+from undamped.parametrizations.transforms import (
+    FourierUnitary,
+    Givens,
+    GivensStyle,
+    real_form,
+    to_complex,
+    to_pair,
+)
 
 
 def complex_modrelu(pair: Tensor, bias: Tensor, softening: float) -> Tensor:

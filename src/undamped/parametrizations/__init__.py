@@ -4,8 +4,8 @@ from undamped._base.lazy import lazy_names
 
 _NAMES = {
     "Exponential": "undamped.parametrizations.exponential",
-    "FourierUnitary": "undamped.parametrizations.fourier_unitary",
-    "Givens": "undamped.parametrizations.givens",
+    "FourierUnitary": "undamped.parametrizations.transforms",
+    "Givens": "undamped.parametrizations.transforms",
     "Householder": "undamped.parametrizations.householder",
     "MatrixSet": "undamped.parametrizations.matrix_set",
     "Riemannian": "undamped.parametrizations.cayley",

@@ -9,8 +9,6 @@ from undamped.parametrizations.cayley import riemannian_step as riemannian_step
 from undamped.parametrizations.exponential import Exponential as Exponential
 from undamped.parametrizations.exponential import Skew as Skew
 from undamped.parametrizations.exponential import rotation as rotation
-from undamped.parametrizations.fourier_unitary import FourierUnitary as FourierUnitary
-from undamped.parametrizations.givens import Givens as Givens
 from undamped.parametrizations.householder import Householder as Householder
 from undamped.parametrizations.initial import orthogonal_start as orthogonal_start
 from undamped.parametrizations.initial import random_orthogonal as random_orthogonal
@@ -20,3 +18,5 @@ from undamped.parametrizations.matrix_set import nearest_isometry as nearest_iso
 from undamped.parametrizations.schur import Schur as Schur
 from undamped.parametrizations.singular_band import SingularBand as SingularBand
 from undamped.parametrizations.singular_band import orthogonality_penalty as orthogonality_penalty
+from undamped.parametrizations.transforms import FourierUnitary as FourierUnitary
+from undamped.parametrizations.transforms import Givens as Givens

@@ -39,14 +39,19 @@ def random_orthogonal(
     return q.contiguous().to(dtype or torch.get_default_dtype())
 
 
-def block_rotations(angles: Tensor, size: int) -> Tensor:
-    """Return the block-diagonal rotation of `size` with one angle per 2 × 2 block."""
-    matrix = torch.eye(size, dtype=angles.dtype)
-    first = torch.arange(0, size - 1, 2)
-    matrix[first, first] = torch.cos(angles)
-    matrix[first + 1, first + 1] = torch.cos(angles)
-    matrix[first, first + 1] = -torch.sin(angles)
-    matrix[first + 1, first] = torch.sin(angles)
+def block_diagonal(scales: Tensor, angles: Tensor, size: int) -> Tensor:
+    """Return Λ: one scale per block (for an odd size one more), one angle per 2 × 2 block."""
+    pairs = size // 2
+    first = torch.arange(0, 2 * pairs, 2, device=angles.device)
+    cosine, sine = scales[:pairs] * torch.cos(angles), scales[:pairs] * torch.sin(angles)
+    rows = torch.cat([first, first + 1, first, first + 1])
+    columns = torch.cat([first, first + 1, first + 1, first])
+    values = torch.cat([cosine, cosine, -sine, sine])
+    matrix = torch.zeros(size, size, dtype=angles.dtype, device=angles.device)
+    matrix = matrix.index_put((rows, columns), values)
+    if size % 2:
+        last = torch.tensor([size - 1], device=angles.device)
+        matrix = matrix.index_put((last, last), scales[pairs:])
     return matrix
 
 
@@ -59,10 +64,9 @@ def henaff(
     dtype: torch.dtype | None = None,
 ) -> Tensor:
     """Draw block rotations with angles uniform in [low, high)."""
-    uniform = torch.rand(size // 2, generator=generator, dtype=torch.float64)
-    return block_rotations(low + (high - low) * uniform, size).to(
-        dtype or torch.get_default_dtype()
-    )
+    angles = low + (high - low) * torch.rand(size // 2, generator=generator, dtype=torch.float64)
+    ones = angles.new_ones((size + 1) // 2)
+    return block_diagonal(ones, angles, size).to(dtype or torch.get_default_dtype())
 
 
 def orthogonal_start(

@@ -20,7 +20,7 @@ from torch import Tensor
 from undamped._base.options import PositiveInt
 from undamped._base.packages import require
 from undamped.parametrizations.exponential import rotation, rotation_logarithm
-from undamped.parametrizations.initial import random_orthogonal
+from undamped.parametrizations.initial import block_diagonal, random_orthogonal
 from undamped.parametrizations.matrix_set import MatrixSet
 
 
@@ -28,22 +28,6 @@ def lower_mask(size: int) -> Tensor:
     """Return ones strictly below the 2 × 2 blocks on the diagonal, zeros elsewhere."""
     block = torch.arange(size) // 2
     return (block.unsqueeze(1) > block.unsqueeze(0)).to(torch.get_default_dtype())
-
-
-def block_diagonal(scales: Tensor, angles: Tensor, size: int) -> Tensor:
-    """Return Λ: one scale per block (for an odd size one more), one angle per 2 × 2 block."""
-    pairs = size // 2
-    first = torch.arange(0, 2 * pairs, 2, device=angles.device)
-    cosine, sine = scales[:pairs] * torch.cos(angles), scales[:pairs] * torch.sin(angles)
-    rows = torch.cat([first, first + 1, first, first + 1])
-    columns = torch.cat([first, first + 1, first + 1, first])
-    values = torch.cat([cosine, cosine, -sine, sine])
-    matrix = torch.zeros(size, size, dtype=angles.dtype, device=angles.device)
-    matrix = matrix.index_put((rows, columns), values)
-    if size % 2:
-        last = torch.tensor([size - 1], device=angles.device)
-        matrix = matrix.index_put((last, last), scales[pairs:])
-    return matrix
 
 
 class Schur(MatrixSet):

@@ -174,12 +174,7 @@ def _permuted(inputs: Tensor | Batch, order: Tensor) -> Tensor | Batch:
     if isinstance(inputs, Tensor):
         return inputs[order]
     axis = 1 if inputs.inputs.dim() > 2 or not inputs.inputs.is_floating_point() else 0
-    changes = {"inputs": inputs.inputs.index_select(axis, order)}
-    for name in ("times", "observed", "target_times"):
-        part = getattr(inputs, name)
-        if part is not None:
-            changes[name] = part.index_select(1, order)
-    return inputs._replace(**changes)
+    return inputs.part(order, inputs_axis=axis, targets_axis=0)
 
 
 MODEL_CHECKS: dict[str, Callable[..., None]] = {

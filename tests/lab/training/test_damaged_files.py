@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 from undamped._base import files
-from undamped._base.errors import OptionError, RunError, explain
+from undamped._base.errors import OptionError, RunError, shortened
 from undamped._base.files import read_json, read_tensors, write_tensors, write_text
 from undamped.lab.report.watch import Watch
 from undamped.lab.training import fit, resume
@@ -241,9 +241,9 @@ def test_a_port_that_no_machine_has(tmp_path, port):
 
 
 def test_messages_quote_a_little_of_a_file():
-    message = explain("a" * 5000, expected="less", got="b" * 5000, remedy="Shorten it.")
-    assert len(message) < 700 and message.endswith("Shorten it.")
-    assert "thousands of digits" in explain("a", expected="b", got=10**6000, remedy="c")
+    text = shortened("a" * 5000 + "b")
+    assert len(text) < 350 and text.startswith("aaa") and text.endswith("ab")
+    assert "thousands of digits" in shortened(10**6000)
 
 
 @pytest.mark.parametrize("name", ["learning_rate", "constrained_learning_rate", "weight_decay"])

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import OptionError
-from undamped._base.promises import Promise
 from undamped.models.task_model import TaskModel
 
 Batches = Iterable[Batch]
@@ -38,7 +37,6 @@ class ClosedFormModel(TaskModel):
     """Steps are the batches of an infinite data set; a finite one is used completely."""
 
     differentiable: ClassVar[bool] = False
-    promises: ClassVar[tuple[Promise, ...]] = ()
 
     @classmethod
     def check_data(cls, batches: Batches) -> None:

@@ -12,8 +12,7 @@ from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped._base.options import PositiveFloat
 from undamped._base.registry import models
 from undamped.lab.baselines.closed_form import Batches, ClosedFormModel
-from undamped.models.model_stream import Sample
-from undamped.models.task_model import StreamingModel
+from undamped.models.task_model import Sample, StreamingModel
 
 
 @models.register("guess")

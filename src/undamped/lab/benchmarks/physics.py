@@ -76,7 +76,7 @@ def hamiltonian_gradients(rounds: int, quick: bool, progress: Progress) -> Secti
     """
     torch.manual_seed(0)
     width, count = (16, 8) if quick else (HNN_WIDTH, HNN_STATES)
-    field = PerceptronHamiltonian(HNN_DOF, width)
+    field = PerceptronHamiltonian(HNN_DOF, hidden_size=width)
     z, target = torch.randn(2, count, 2 * HNN_DOF)
 
     def closed() -> Tensor:
@@ -182,7 +182,7 @@ def lagrangian_accelerations(rounds: int, quick: bool, progress: Progress) -> Se
     """
     torch.manual_seed(0)
     width, count = (8, 4) if quick else (LNN_WIDTH, LNN_STATES)
-    field = PerceptronLagrangian(LNN_DOF, width, hidden_layers=LNN_LAYERS)
+    field = PerceptronLagrangian(LNN_DOF, hidden_size=width, hidden_layers=LNN_LAYERS)
     q, v, target = torch.randn(3, count, LNN_DOF)
 
     def acceleration(position: Tensor, velocity: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from undamped.lab.data.recordings.grid import future_timestamps
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.prepared import batch_of
 from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.instruments.between_samples import predicted_curve
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training.calibration import answers_and_truth
 from undamped.lab.training.prediction import bounds_around, values_ahead
@@ -205,7 +206,8 @@ def draw_recordings(
         steps = prepared.times if prepared.times is not None else np.arange(len(raw), dtype=float)
         end = float(steps[-1]) + preparation.horizon
         grid = torch.linspace(0.0, max(end, 1.0), POINTS, dtype=torch.float64).unsqueeze(1)
-        curve = [part[:, 0].double().numpy() * std + mean for part in model.curve(batch, grid)]
+        parts = predicted_curve(model, batch, grid)
+        curve = [part[:, 0].double().numpy() * std + mean for part in parts]
         unit = preparation.typical_gap if prepared.times is not None else 1.0
         begin = (
             float(timestamps[0]) if timestamps is not None and prepared.times is not None else 0.0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from undamped._base.contract import Batch
 from undamped._base.options import NonNegativeInt, PositiveInt
@@ -20,6 +21,44 @@ from undamped.models.latent.latent_model import LatentModel
 Array = NDArray[Any]
 SERIES = 64
 """Number of series for the coverage of the band."""
+
+
+class Curve(NamedTuple):
+    """Predicted measurements at any times, (times, batch, features).
+
+    Args:
+        mean: The mean.
+        low: The 5 % quantile.
+        high: The 95 % quantile.
+    """
+
+    mean: Tensor
+    low: Tensor
+    high: Tensor
+
+
+@torch.no_grad()
+def predicted_curve(
+    model: LatentModel, batch: Batch, times: Tensor, *, draws: int = 100, seed: int = 0
+) -> Curve:
+    """Return the measurements that a model predicts at any times: mean, and a 90 % band.
+
+    Args:
+        model: The model.
+        batch: The inputs.
+        times: (times, batch).
+        draws: Number of latent initial states from which the band is computed.
+        seed: Seed of the draws.
+    """
+    batch = batch.expanded()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        starts = model.posterior(batch).draw(draws)
+        means = model.emission(model.decode(starts, times.double()))
+        # One draw of noise for all times of a curve: bands are the same, and smooth.
+        noisy = means + model.emission.log_noise.exp() * torch.randn_like(means[:, :1])
+    low, high = torch.quantile(noisy.float(), torch.tensor([0.05, 0.95]), dim=0)
+    return Curve(means.mean(0), low.to(means), high.to(means))
 
 
 @instruments.register("between_samples")
@@ -121,13 +160,13 @@ def between_samples(
             )
     times = torch.cat([input_times, target_times])
     values, valid = torch.cat([inputs, targets]), torch.cat([input_mask, target_mask])
-    curve = model.curve(batch, times, seed=seed)
+    curve = predicted_curve(model, batch, times, seed=seed)
     within = ((values >= curve.low) & (values <= curve.high))[valid]
     index = slice(series, series + 1)
     end = float(times[:, series][valid[:, series].any(-1)].max())
     grid = torch.linspace(0.0, end, points, dtype=torch.float64).unsqueeze(1)
     single = batch.part(index, inputs_axis=1, targets_axis=1 if batch.targets.dim() > 1 else 0)
-    band = model.curve(single, grid, draws=200, seed=seed)
+    band = predicted_curve(model, single, grid, draws=200, seed=seed)
 
     def first(
         timestamps: torch.Tensor, values: torch.Tensor, mask: torch.Tensor

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor, nn
 
 from undamped._base.errors import OptionError, printable
 from undamped._base.options import check, options_of
@@ -110,8 +111,21 @@ def _build_model(model: str | TaskModel, task: Task, options: dict[str, Any]) ->
         options.setdefault("embedding_size", vectors.shape[1])
     built = model_for(task.task_shape, model, check_options(model, options))
     if vectors is not None:
-        built.start_embedding(vectors)
+        _start_embedding(built, vectors)
     return built
+
+
+def _start_embedding(model: TaskModel, vectors: Tensor) -> None:
+    """Initialise the embedding of symbols of a model with vectors (symbols, size)."""
+    embedding = getattr(model, "embedding", None)
+    if not isinstance(embedding, nn.Embedding) or embedding.weight.shape != vectors.shape:
+        size = embedding.weight.shape[1] if isinstance(embedding, nn.Embedding) else 0
+        raise OptionError(
+            f"model.embedding_size must be {vectors.shape[1]}, the size of the task's vectors, got "
+            f"{size}. Leave it out."
+        )
+    with torch.no_grad():
+        embedding.weight.copy_(vectors)
 
 
 def _run_trial_batch(model: TaskModel, task: Task, options: TrainOptions) -> None:

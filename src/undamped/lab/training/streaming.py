@@ -13,7 +13,7 @@ from torch import Tensor
 from undamped._base.errors import DataError, OptionError
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.prepared import PreparedSamples
-from undamped.models.model_stream import Leaf
+from undamped.lab.streams import Leaf, stream_of
 from undamped.models.task_model import StreamingModel, TaskModel
 
 BLOCK = 256
@@ -37,7 +37,7 @@ class SampleStream:
         query_times = None
         if preparation is not None and preparation.at_times:
             query_times = torch.arange(1, preparation.horizon + 1, dtype=model.dtype)
-        self._stream = model.stream(query_times)
+        self._stream = stream_of(model, query_times)
         # Timestamps are compared with the previous one, so samples with them are not collected.
         self._collects = (
             self._stream.in_blocks and preparation is not None and not preparation.timestamps

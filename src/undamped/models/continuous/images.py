@@ -28,24 +28,20 @@ SMALL = 3
 """Side of the images on which promises are measured."""
 
 
-class ImageSolveOptions(DepthOptions, total=False):
-    """Depth and solver of a model of images, with a finer tolerance."""
-
-    tolerance: Annotated[PositiveFloat, Default(1e-4, TOLERANCE)]
-
-
-class ImageOptions(TypedDict, total=False):
+class ChannelOptions(TypedDict, total=False):
     """Channels of a model of images."""
 
     hidden_size: Annotated[PositiveInt, Default(50, "Channels inside the field.")]
     colours: Annotated[PositiveInt, Default(1, "Channels of the image.")]
 
 
-class ConvOptions(ImageOptions, ImageSolveOptions, total=False):
-    """Channels, depth and solver of a model of images."""
+class ImageOptions(ChannelOptions, DepthOptions, total=False):
+    """Channels, depth and solver of a model of images, with a finer tolerance."""
+
+    tolerance: Annotated[PositiveFloat, Default(1e-4, TOLERANCE)]
 
 
-class ConvNODEOptions(ConvOptions, total=False):
+class ConvNODEOptions(ImageOptions, total=False):
     """Channels, depth and solver of a neural ODE of images, with a wider field."""
 
     hidden_size: Annotated[PositiveInt, Default(92, "Channels inside the field.")]
@@ -183,7 +179,7 @@ class ImageModel(ContinuousModel):
             start = ZeroChannels(channels - colours)
         self._assemble(
             nn.Sequential(nn.Unflatten(1, self.image_shape), start),
-            flow_of(field, options, ImageSolveOptions),
+            flow_of(field, options, ImageOptions),
             (input_size, channels * side * side, output_size),
             options,
             {} if first_order else NO_PARAMETERS,
@@ -222,7 +218,7 @@ class ConvNODE(ImageModel):
 
     Args:
         augmented_channels: Channels of zeros added (ANODE).
-        options: See `ImageOptions` and `DepthOptions`.
+        options: See `ChannelOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.ConvNODE(784, 10, hidden_size=64, augmented_channels=5)
@@ -266,7 +262,7 @@ class ConvSONODE(ImageModel):
 
     Args:
         channels: Channels of the position.
-        options: See `ImageOptions` and `DepthOptions`.
+        options: See `ChannelOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.ConvSONODE(784, 10)
@@ -283,7 +279,7 @@ class ConvSONODE(ImageModel):
         output_size: PositiveInt,
         *,
         channels: PositiveInt = 5,
-        **options: Unpack[ConvOptions],
+        **options: Unpack[ImageOptions],
     ) -> None:
         super().__init__()
         values: Any = options  # complete, as `checked` passes them
@@ -311,7 +307,7 @@ class ConvHBNODE(HeavyBall, ImageModel):
         channels: Channels of the position.
         general: Whether it is GHBNODE.
         damping: Initial γ, below 1.
-        options: See `ImageOptions` and `DepthOptions`.
+        options: See `ChannelOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.ConvHBNODE(784, 10)
@@ -332,7 +328,7 @@ class ConvHBNODE(HeavyBall, ImageModel):
         channels: PositiveInt = 5,
         general: bool = False,
         damping: PositiveFloat = 0.0474,
-        **options: Unpack[ConvOptions],
+        **options: Unpack[ImageOptions],
     ) -> None:
         super().__init__()
         values: Any = options  # complete, as `checked` passes them

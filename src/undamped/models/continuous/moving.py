@@ -86,11 +86,9 @@ class MovingModel(ContinuousModel):
         return TurningAlongPath(along) if self.turning else along
 
     def carry(self, state: Tensor, context: Tensor | None = None) -> Tensor:
-        """Return the state at the end of depth from one at its start."""
         return self._ode.solve(state, field=self.field_now()).final
 
     def carry_back(self, state: Tensor, context: Tensor | None = None) -> Tensor:
-        """Return the state at the start of depth that flows to this one at its end."""
         return self._ode.inverse(state, field=self.field_now())
 
 

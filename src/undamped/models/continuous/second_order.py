@@ -142,9 +142,6 @@ class GHBNODE(HBNODE):
 
     Args:
         options: Those of HBNODE but `general`, which is true.
-
-    Example:
-        >>> model = undamped.models.GHBNODE(2, 2, hidden_size=32)
     """
 
     promises = GENERAL_HEAVY_BALL

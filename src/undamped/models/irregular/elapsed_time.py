@@ -39,10 +39,6 @@ class CfC(JumpNetwork):
         backbone_size: Width of the backbone.
         samples: See `SampleOptions`.
 
-    Example:
-        >>> net = undamped.models.CfC(3, 16)
-        >>> output, state = net(torch.randn(20, 4, 3), torch.rand(20, 4).cumsum(0))
-
     Reference:
         R. Hasani and others. Closed-form continuous-time neural networks. Nature Machine
         Intelligence, 2022.

@@ -83,7 +83,6 @@ class SolvedFlow(GapFlow):
         self._tableau = solver.tableau if isinstance(solver, RungeKutta) else None
 
     def forward(self, y: Tensor, gaps: Tensor) -> Tensor:
-        """Return the rows after their gaps."""
         size = gaps.unsqueeze(-1).to(y.dtype)
         if self.tolerance is None and self._tableau is not None:
             step, counts = size / self.steps if self.steps > 1 else size, None
@@ -156,7 +155,6 @@ class Decay(GapFlow):
         self.log_rate = nn.Parameter(_spread(size))
 
     def forward(self, y: Tensor, gaps: Tensor) -> Tensor:
-        """Return the decayed units."""
         return y * torch.exp(-gaps.unsqueeze(-1).to(y.dtype) * self.log_rate.exp())
 
 
@@ -176,7 +174,6 @@ class Modes(GapFlow):
         self.log_rate = nn.Parameter(_spread(size // 2) - math.log(10.0)) if damped else None
 
     def forward(self, y: Tensor, gaps: Tensor) -> Tensor:
-        """Return the rotated pairs."""
         # Full turns are removed in double precision, since single precision cannot represent a
         # large angle well enough.
         angle = torch.remainder(gaps.unsqueeze(-1).double() * self.frequency, 2 * math.pi)

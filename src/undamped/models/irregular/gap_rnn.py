@@ -79,16 +79,13 @@ class GapRNN(JumpNetwork):
 
     @property
     def state_sizes(self) -> tuple[int, ...]:
-        """Sizes of the cell's state."""
         return tuple(size or 0 for size in self.cell.state_sizes)
 
     @property
     def output_size(self) -> int:
-        """Size of the cell's output."""
         return self.cell.output_size
 
     def initial_state(self, batch: int, like: Tensor | None = None) -> Parts:
-        """Return the initial state of the cell, at time 0."""
         like = next(self.parameters()) if like is None else like
         start = self.cell.initial_state(batch, like)
         return (*start, torch.zeros(batch, dtype=torch.float64, device=like.device))
@@ -98,11 +95,9 @@ class GapRNN(JumpNetwork):
         return self.cell.project(torch.cat([x, observed.to(x.dtype)], -1) if self.missing else x)
 
     def constants(self) -> Parts:
-        """Return the constants of the cell."""
         return self.cell.cached_constants()
 
     def jump(self, projected: Tensor, state: Parts, constants: Parts) -> Parts:
-        """Return the state after one step of the cell."""
         return self.cell.advance(projected, state, constants)
 
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
@@ -110,7 +105,6 @@ class GapRNN(JumpNetwork):
         return (self.gap_flow(state[0], gaps), *state[1:])
 
     def output(self, state: Parts) -> Tensor:
-        """Return the output of the cell."""
         return self.cell.output(state)
 
     @property
@@ -131,10 +125,6 @@ class DecayRNN(GapRNN):
 
     Promise:
         Between samples no norm grows, and two short gaps do exactly what one long gap does.
-
-    Example:
-        >>> net = undamped.models.DecayRNN(3, 16)
-        >>> output, state = net(torch.randn(20, 4, 3), torch.rand(20, 4).cumsum(0))
 
     Reference:
         M. Mozer, D. Kazakov, R. Lindsey. Discrete event, continuous time RNNs. 2017.
@@ -168,10 +158,6 @@ class ModesRNN(GapRNN):
     Args:
         hidden_size: Number of hidden units; even.
         damped: Whether modes also decay, at learned rates.
-
-    Example:
-        >>> net = undamped.models.ModesRNN(3, 16)
-        >>> output, state = net(torch.randn(20, 4, 3), torch.rand(20, 4).cumsum(0))
 
     Reference:
         A. Orvieto and others. Resurrecting recurrent neural networks for long sequences. ICML,

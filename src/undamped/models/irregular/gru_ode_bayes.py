@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from undamped._base.checked import checked
 from undamped._base.contract import LONGEST_GAP, Batch, TaskShape
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, Units
-from undamped._base.promises import Promise
 from undamped._base.registry import models
 from undamped.models.irregular.gap_flows import STABLE_STEP, SolvedFlow
 from undamped.models.irregular.model import TimestampedModel
-from undamped.models.irregular.network import JumpNetwork, Parts
+from undamped.models.irregular.network import JumpNetwork, Parts, SampleOptions
 from undamped.models.latent.points import Points, log_normal, observed_points, target_points
 from undamped.models.task_model import LossOutput, TaskLoss
 from undamped.nn.lstm import GRUCell
@@ -29,6 +28,7 @@ class BayesNetwork(JumpNetwork):
         forecast_size: Hidden width of the forecast.
         jump_size: Features of each channel for the jump, from measurement and forecast.
         steps: Steps of rk4 per gap.
+        samples: See `SampleOptions`.
     """
 
     longest_gap = 0.1 * LONGEST_GAP
@@ -41,18 +41,14 @@ class BayesNetwork(JumpNetwork):
         forecast_size: int,
         jump_size: int,
         steps: int,
-        missing: bool,
-        gap: float,
+        **samples: Unpack[SampleOptions],
     ) -> None:
-        super().__init__(input_size, hidden_size, missing=missing, gap=gap)
+        super().__init__(input_size, hidden_size, **samples)
         self.gap_flow = SolvedFlow(
             GRUField(hidden_size), method="rk4", steps=steps, longest_step=STABLE_STEP
         )
-        self.forecast = nn.Sequential(
-            nn.Linear(hidden_size, forecast_size),
-            nn.ReLU(),
-            nn.Linear(forecast_size, 2 * input_size),
-        )
+        first = nn.Linear(hidden_size, forecast_size)
+        self.forecast = nn.Sequential(first, nn.ReLU(), nn.Linear(forecast_size, 2 * input_size))
         self.prepare = nn.Parameter(
             math.sqrt(2 / (4 + jump_size)) * torch.randn(input_size, 4, jump_size)
         )
@@ -88,7 +84,6 @@ class BayesNetwork(JumpNetwork):
         return after, before
 
     def constants(self) -> Parts:
-        """Return the constants of the GRU."""
         return self.cell.constants()
 
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
@@ -133,7 +128,6 @@ class GRUODEBayes(TimestampedModel):
     """
 
     weighs_sequences = False  # the likelihood of the inputs has no weights
-    promises: tuple[Promise, ...] = ()
 
     @checked
     def __init__(
@@ -172,14 +166,14 @@ class GRUODEBayes(TimestampedModel):
     def objective(self, batch: Batch, loss: TaskLoss, state: Any = None) -> LossOutput:
         """Return the negative log-likelihood of measurements given those before, and the loss."""
         batch, network = batch.expanded(), self.network
-        x = batch.inputs.to(self.dtype)
-        states, final = network.states(x, batch.times, batch.observed, batch.lengths, state)
+        states, final = self._states(batch, state)
         inputs = observed_points(batch, network.gap, self.dtype)
         likelihood = _negative_log_likelihood(network, states[1], inputs)
         total = likelihood + self.mixing * self._divergence(states[0], inputs)
         if self.forecasts and self.at_times:
             # Targets are measurements like any other, and the only ones that are far ahead.
-            start = network.initial_state(x.shape[1], x) if state is None else state
+            x, size = batch.inputs, batch.inputs.shape[1]
+            start = network.initial_state(size, states[0]) if state is None else state
             times = network.timestamps(x, batch.times, start[-1], fresh=state is None)
             targets = target_points(batch, self.dtype)
             hidden = network.at(states, times, batch.lengths, targets.times, start)
@@ -205,23 +199,6 @@ class GRUODEBayes(TimestampedModel):
             + 2 * math.log(narrow)
         )
         return _mean_where(each, points.mask)
-
-    @classmethod
-    def example_shape(cls) -> TaskShape:
-        """Return the shape of a small classification task."""
-        return TaskShape(2, 2, answer="class")
-
-    # Promises are measured on the flow between samples.
-
-    @property
-    def state_sizes(self) -> tuple[int, ...]:
-        """Size of h."""
-        return self.network.state_sizes[:1]
-
-    def flow(self, state: Parts, gaps: Tensor) -> Parts:
-        """Return states after gaps, solved with a small tolerance."""
-        fine = SolvedFlow(self.network.gap_flow.field, method="dopri5", tolerance=1e-8)
-        return (fine(state[0], gaps),)
 
 
 class _Mean(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +14,18 @@ from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from undamped._base.registry import models
 from undamped.models.irregular.network import Parts, TimestampedNetwork
 from undamped.models.latent.points import observed_points
-from undamped.models.model_stream import Sample
 from undamped.models.task_model import (
     LossOutput,
+    Readout,
+    Sample,
     StreamingModel,
     TaskLoss,
     needed_target_times,
+    readout_for,
     refuse_unfit,
 )
 from undamped.nn.sequence_tensors import padding_mask
 
-Readout = Literal["last", "every", "mean"]
 FORESIGHT = 1.0
 """Default of `foresight`, for tasks that allow it."""
 
@@ -86,13 +87,6 @@ class TimestampedModel(StreamingModel):
     def for_task(cls, shape: TaskShape, name: str, options: Mapping[str, Any]) -> TimestampedModel:
         """Build the model for tasks of a shape with the network called `name`."""
         refuse_unfit(name, cls, shape)
-        readout = options.get("readout")
-        by_time = shape.answer == "trajectory" or shape.horizon > 0
-        if by_time and readout is not None:
-            raise OptionError(
-                f"model.readout='{readout}' does not apply to predictions at given times. Leave it "
-                "out."
-            )
         foresees = shape.answer == "trajectory" and shape.same_channels
         if "foresight" in options and not foresees:
             raise OptionError(
@@ -106,7 +100,7 @@ class TimestampedModel(StreamingModel):
             name,
             shape.input_size,
             shape.output_size,
-            readout=readout or shape.readout,
+            readout=readout_for(shape, options, shape.answer == "trajectory" or shape.horizon > 0),
             at_times=shape.answer == "trajectory",
             horizon=shape.horizon,
             foresight=options.get("foresight", FORESIGHT) if foresees else 0.0,
@@ -122,17 +116,19 @@ class TimestampedModel(StreamingModel):
         (outputs, batch, output) at the target times of a batch.
         """
         batch = batch.expanded()
-        x, lengths, network = batch.inputs.to(self.dtype), batch.lengths, self.network
-        states, final = network.states(x, batch.times, batch.observed, lengths, state)
-        return self._predict(batch, states, final, state)
+        return self._predict(batch, *self._states(batch, state), state)
+
+    def _states(self, batch: Batch, state: Parts | None = None) -> tuple[Parts, Parts]:
+        """Return the state after every sample, and the final one."""
+        x = batch.inputs.to(self.dtype)
+        return self.network.states(x, batch.times, batch.observed, batch.lengths, state)
 
     def objective(self, batch: Batch, loss: TaskLoss, state: Parts | None = None) -> LossOutput:
         """Return the loss of the prediction, and of the one-step forecast of every sample."""
         if not self.foresight or len(batch.inputs) < 2:
             return super().objective(batch, loss, state)
         batch = batch.expanded()
-        x = batch.inputs.to(self.dtype)
-        states, final = self.network.states(x, batch.times, batch.observed, batch.lengths, state)
+        states, final = self._states(batch, state)
         prediction, final = self._predict(batch, states, final, state)
         value = loss(prediction, batch)
         return LossOutput(
@@ -181,9 +177,7 @@ class TimestampedModel(StreamingModel):
 
     def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
         """Yield the states after the samples, then the prediction."""
-        x = batch.inputs.to(self.dtype)
-        states, _ = self.network.states(x, batch.times, batch.observed, batch.lengths)
-        yield "the states of network", states
+        yield "the states of network", self._states(batch)[0]
         yield "the output of head", self.run(batch)[0]
 
     def _step(self, sample: Sample, state: Any) -> tuple[Tensor, Any]:
@@ -198,7 +192,7 @@ class TimestampedModel(StreamingModel):
             # In double precision, since a stream may be long.
             total, count = total + output.double(), count + 1
             return self.head((total / count).to(output.dtype)), (state, total, count)
-        offsets = sample.ahead
+        offsets = sample.offsets
         if self.horizon:
             offsets = self.network.gap * self._steps_ahead(output).squeeze(1)
         if not at_times or offsets is None:

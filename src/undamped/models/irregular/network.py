@@ -49,6 +49,10 @@ class TimestampedNetwork(nn.Module, ABC):
         hidden_size: Number of hidden units.
         missing: Whether features may be missing; the mask is then an input.
         gap: The usual time between two samples, the network's unit of time.
+
+    Example:
+        >>> net = undamped.models.TimestampedNetwork(3, 16)
+        >>> output, state = net(torch.randn(20, 4, 3), torch.rand(20, 4).cumsum(0))
     """
 
     promises: tuple[Promise, ...] = ()

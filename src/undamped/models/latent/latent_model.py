@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,7 @@ from undamped.models.latent.points import (
     Normal,
     Points,
     observed_points,
+    perceptron,
     standard,
     target_points,
     without,
@@ -90,20 +91,6 @@ class PathOptions(TypedDict, total=False):
     method: Annotated[str, Default("rk4", "Solver of the latent flow.")]
 
 
-class Curve(NamedTuple):
-    """Predicted measurements at any times, (times, batch, features).
-
-    Args:
-        mean: The mean.
-        low: The 5 % quantile.
-        high: The 95 % quantile.
-    """
-
-    mean: Tensor
-    low: Tensor
-    high: Tensor
-
-
 class LatentModel(TaskModel):
     """A model whose sequences follow from a latent state at time 0.
 
@@ -111,6 +98,12 @@ class LatentModel(TaskModel):
         shape: The shape of the task.
         state_size: Features of the result of `decode`; by default those of the latent state.
         options: See `LatentOptions` and `BoundOptions`.
+
+    Example:
+        >>> model = undamped.models.LatentModel(undamped.models.TaskShape(3, 2), latent_size=4)
+        >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
+        >>> model(undamped.models.Batch(x, times=times)).shape
+        torch.Size([8, 2])
     """
 
     uses: ClassVar[frozenset[Use]] = frozenset({"times", "observed", "target_times"})
@@ -118,7 +111,6 @@ class LatentModel(TaskModel):
     input_kinds = frozenset[InputKind]({"vectors", "states"})
     sequential = True
     weighs_sequences = False  # the likelihood of the inputs has no weights
-    promises: tuple[Promise, ...] = ()
     updates: Tensor
     encoder: BackwardEncoder
     decoder_name: ClassVar[str] = "flow"
@@ -158,9 +150,7 @@ class LatentModel(TaskModel):
             self.answer_emission = Emission(size, outputs, **emission)
         elif not self.by_time:
             inputs = size if shape.readout == "every" else latent_size
-            self.head = nn.Sequential(
-                nn.Linear(inputs, HEAD), nn.Tanh(), nn.Linear(HEAD, shape.output_size)
-            )
+            self.head = perceptron(inputs, HEAD, shape.output_size)
 
     def _encoder(
         self, network_class: Any, hidden_size: Any, width: int, *, further: int = 0, **options: Any
@@ -324,31 +314,6 @@ class LatentModel(TaskModel):
         yield "the likelihood of emission", self.emission.log_likelihood(inputs, points)
         yield "the answer", self.run(batch)[0]
 
-    @torch.no_grad()
-    def curve(self, batch: Batch, times: Tensor, *, draws: int = 100, seed: int = 0) -> Curve:
-        """Return predicted measurements at any times: mean, and a 90 % band.
-
-        Args:
-            batch: The inputs.
-            times: (times, batch).
-            draws: Number of starts from which the band is computed.
-            seed: Seed of the draws.
-        """
-        batch = batch.expanded()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            starts = self.posterior(batch).draw(draws)
-            means = self.emission(self.decode(starts, times.double()))
-            # One draw of noise for all times of a curve: bands are the same, and smooth.
-            noisy = means + self.emission.log_noise.exp() * torch.randn_like(means[:, :1])
-        low, high = torch.quantile(noisy.float(), torch.tensor([0.05, 0.95]), dim=0)
-        return Curve(means.mean(0), low.to(means), high.to(means))
-
-    @classmethod
-    def example_shape(cls) -> TaskShape:
-        """Return the shape of a small classification task."""
-        return TaskShape(2, 2, answer="class")
-
 
 class LatentFlowModel(LatentModel):
     """A latent model whose states follow the flow of an ODE."""
@@ -357,7 +322,6 @@ class LatentFlowModel(LatentModel):
     flow: LatentFlow
 
     def decode(self, z: Tensor, times: Tensor) -> Tensor:
-        """Return latent states (draws, times, batch, latent)."""
         return self.flow(z, times)
 
     # Promises are measured on the ODE, solved with a small tolerance.

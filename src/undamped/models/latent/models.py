@@ -63,12 +63,6 @@ class LatentODE(LatentFlowModel):
         poisson_weight: Weight of the log-likelihood of the times.
         options: See `LatentOptions`, `BoundOptions` and `PathOptions`.
 
-    Example:
-        >>> model = undamped.models.LatentODE(undamped.models.TaskShape(3, 2), latent_size=4)
-        >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
-        >>> model(undamped.models.Batch(x, times=times)).shape
-        torch.Size([8, 2])
-
     Reference:
         Y. Rubanova, R. Chen, D. Duvenaud. Latent ordinary differential equations for
         irregularly-sampled time series. NeurIPS, 2019.
@@ -235,12 +229,6 @@ class ODE2VAE(LatentFlowModel):
         sequences: N, the number of training sequences; by default that of the task if it is fixed.
         options: See `LatentOptions` and `PathOptions`.
 
-    Example:
-        >>> model = undamped.models.ODE2VAE(undamped.models.TaskShape(3, 2), latent_size=4)
-        >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
-        >>> model(undamped.models.Batch(x, times=times)).shape
-        torch.Size([8, 2])
-
     Reference:
         Ç. Yıldız, M. Heinonen, H. Lähdesmäki. ODE²VAE: deep generative second order ODEs with
         Bayesian neural networks. NeurIPS, 2019.
@@ -359,12 +347,6 @@ class RNNVAE(LatentModel):
     Args:
         options: See `LatentOptions` and `BoundOptions`; the decoder network has `hidden_size`
             units too.
-
-    Example:
-        >>> model = undamped.models.RNNVAE(undamped.models.TaskShape(3, 2), latent_size=4)
-        >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
-        >>> model(undamped.models.Batch(x, times=times)).shape
-        torch.Size([8, 2])
 
     Reference:
         The baseline of Y. Rubanova, R. Chen, D. Duvenaud. Latent ordinary differential equations

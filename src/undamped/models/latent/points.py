@@ -110,6 +110,11 @@ def log_normal(value: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
     return -0.5 * error.square() - log_std - _LOG_ROOT
 
 
+def perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    """Return two layers with a tanh between them."""
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, outputs))
+
+
 class Emission(nn.Module):
     """x ~ N(decoder(z), σ²): a linear decoder, or one with a hidden layer, and noise.
 
@@ -126,9 +131,7 @@ class Emission(nn.Module):
         super().__init__()
         self.decoder: nn.Module = nn.Linear(latent_size, size)
         if hidden_size:
-            self.decoder = nn.Sequential(
-                nn.Linear(latent_size, hidden_size), nn.Tanh(), nn.Linear(hidden_size, size)
-            )
+            self.decoder = perceptron(latent_size, hidden_size, size)
         self.fixed = noise
         start = 0.3 if noise is None else noise
         self._log_noise = nn.Parameter(torch.full((size,), math.log(start)))
@@ -173,11 +176,7 @@ class BackwardEncoder(nn.Module):
     def __init__(self, network: TimestampedNetwork, latent_size: int, hidden_size: int) -> None:
         super().__init__()
         self.network = network
-        self.readout = nn.Sequential(
-            nn.Linear(network.output_size, hidden_size),
-            nn.Tanh(),
-            nn.Linear(hidden_size, 2 * latent_size),
-        )
+        self.readout = perceptron(network.output_size, hidden_size, 2 * latent_size)
 
     def forward(self, batch: Batch, dtype: torch.dtype) -> Normal:
         """Return q(z₀ | x), (batch, latent)."""

@@ -107,7 +107,6 @@ class MotionModel(StateModel):
     """A model of a moving system by a field and a solver.
 
     Subclasses build a field and pass it to `_build`.
-
     """
 
     flow: NeuralODE
@@ -163,7 +162,6 @@ class MotionModel(StateModel):
         return {name: getattr(self.flow, name) for name in EVALUATIONS}
 
     def derivative(self, states: Tensor, u: Tensor | None = None) -> Tensor:
-        """Return dz/dt of states (…, size), with inputs (…, inputs)."""
         self.flow.solution = None
         time = torch.zeros((), dtype=states.dtype, device=states.device)
         return self._unsorted(self.field(time, self._sorted(states), u))
@@ -206,7 +204,6 @@ class MotionModel(StateModel):
         return torch.stack(states)
 
     def energy(self, states: Tensor) -> Tensor:
-        """Return the learned energy of states (…, size); an error if the model learns none."""
         energy = getattr(self.field, "energy", None)
         return super().energy(states) if energy is None else energy(self._sorted(states))
 

@@ -52,10 +52,9 @@ class MassLagrangian(LagrangianField):
         M(q) q̈ + Ṁ(q) q̇ − ∂(½ q̇ᵀ M q̇)/∂q + ∂V/∂q = F,  M = K(q) K(q)ᵀ + ε I
 
     Args:
-        hidden_size: Width of the perceptrons.
         angles: Positions that are replaced by cosine and sine.
         smallest_mass: Lower bound ε of the eigenvalues of M.
-        layers: Hidden layers and activation (softplus), as for `SmoothPerceptron`.
+        layers: Sizes and activation (softplus), as for `SmoothPerceptron`.
 
     Example:
         >>> field = MassLagrangian(2)
@@ -66,7 +65,6 @@ class MassLagrangian(LagrangianField):
     def __init__(
         self,
         dof: int,
-        hidden_size: int = 64,
         *,
         angles: Sequence[int] = (),
         smallest_mass: float = 1e-3,
@@ -74,7 +72,7 @@ class MassLagrangian(LagrangianField):
         **layers: Any,
     ) -> None:
         super().__init__(dof, ports)
-        layers = {"hidden_size": hidden_size, "activation": "softplus", **layers}
+        layers = {"activation": "softplus", **layers}
         self.features = PositionFeatures(dof, angles)
         size = self.features.size
         self.masses = PositiveMatrix(size, dof, smallest=smallest_mass, **layers)
@@ -85,7 +83,6 @@ class MassLagrangian(LagrangianField):
         return self.of_positions(self.features(q)).squeeze(-1)
 
     def lagrangian(self, q: Tensor, v: Tensor) -> Tensor:
-        """Return L, (…,)."""
         x = self.features(q)
         kinetic = (v * self.masses.linearise(x).product(v)).sum(-1) / 2
         return kinetic - self.of_positions(x).squeeze(-1)
@@ -98,7 +95,6 @@ class MassLagrangian(LagrangianField):
         return kinetic + self.of_positions(x).squeeze(-1)
 
     def acceleration(self, q: Tensor, v: Tensor, force: Tensor | float = 0.0) -> Tensor:
-        """Return q̈ under a force, (…, dof)."""
         mass, coriolis, slope = self._terms(q, v)
         return mass.solve(force - coriolis - slope)
 

@@ -47,9 +47,8 @@ class PerceptronHamiltonian(HamiltonianField):
         H = w σ(W₂ σ(W₁ [φ(q), p] + b₁) + b₂)
 
     Args:
-        hidden_size: Width of the hidden layers.
         angles: Positions that are replaced by cosine and sine.
-        layers: Hidden layers and activation, as for `SmoothPerceptron`.
+        layers: Sizes and activation, as for `SmoothPerceptron`.
 
     Example:
         >>> field = PerceptronHamiltonian(2)
@@ -58,23 +57,14 @@ class PerceptronHamiltonian(HamiltonianField):
     """
 
     def __init__(
-        self,
-        dof: int,
-        hidden_size: int = 200,
-        *,
-        angles: Sequence[int] = (),
-        ports: Ports | None = None,
-        **layers: Any,
+        self, dof: int, *, angles: Sequence[int] = (), ports: Ports | None = None, **layers: Any
     ) -> None:
         super().__init__(dof, ports)
         self.features = PositionFeatures(dof, angles)
         size = self.features.size + dof
-        self.net = SmoothPerceptron(
-            size, 1, hidden_size, orthogonal=True, readout_bias=False, **layers
-        )
+        self.net = SmoothPerceptron(size, 1, orthogonal=True, readout_bias=False, **layers)
 
     def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
-        """Return H, (…,)."""
         return self.net(torch.cat((self.features(q), p), dim=-1)).squeeze(-1)
 
     def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
@@ -155,11 +145,6 @@ class NSSNN(MotionModel):
         step_size: Size of all steps; readings that lie further apart are reached in several steps.
         gradient: How gradients are computed.
         options: See `PerceptronOptions`.
-
-    Example:
-        >>> model = undamped.models.NSSNN(2, hidden_size=16)
-        >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape
-        torch.Size([3, 5, 4])
 
     Reference:
         S. Xiong and others. Nonseparable symplectic neural networks. ICLR, 2021. M. Tao. Explicit
@@ -260,10 +245,9 @@ class PlainField(nn.Module):
     Args:
         size: Size of a state.
         inputs: Number of inputs u.
-        hidden_size: Width of the hidden layers.
         second_order: Whether the second half of a state is the rate of the first.
         angles: Which numbers of a state are replaced by cosine and sine.
-        layers: Hidden layers and activation, as for `SmoothPerceptron`.
+        layers: Sizes and activation, as for `SmoothPerceptron`.
     """
 
     separable = False
@@ -272,7 +256,6 @@ class PlainField(nn.Module):
         self,
         size: int,
         inputs: int = 0,
-        hidden_size: int = 200,
         *,
         second_order: bool = False,
         angles: Sequence[int] = (),
@@ -282,9 +265,8 @@ class PlainField(nn.Module):
         self.size, self.inputs, self.second_order = size, inputs, second_order
         self.features = PositionFeatures(size, angles)
         outputs = size // 2 if second_order else size
-        self.net = SmoothPerceptron(
-            self.features.size + inputs, outputs, hidden_size, orthogonal=True, **layers
-        )
+        features = self.features.size + inputs
+        self.net = SmoothPerceptron(features, outputs, orthogonal=True, **layers)
 
     def forward(self, t: Any, state: Tensor, u: Tensor | None = None) -> Tensor:
         """Return dz/dt, (…, size)."""
@@ -318,11 +300,6 @@ class PlainODE(MotionModel):
         second_order: Whether only velocities are learned, and positions follow from them; for
             states of positions and velocities.
         options: See `PerceptronOptions` and `SolveOptions`.
-
-    Example:
-        >>> model = undamped.models.PlainODE(2)
-        >>> model(torch.randn(5, 4)).shape
-        torch.Size([5, 4])
 
     Reference:
         S. Greydanus, M. Dzamba, J. Yosinski. Hamiltonian neural networks. NeurIPS, 2019.

@@ -47,10 +47,7 @@ class LagrangianOptions(PerceptronOptions, ForceOptions, MotionSolveOptions, tot
 
 
 class LagrangianModel(MotionModel):
-    """A model whose field is a `LagrangianField` with a mass matrix, in positions and velocities.
-
-    Args:
-    """
+    """A model of positions and velocities whose field is a `LagrangianField` with a mass matrix."""
 
     @classmethod
     def example_shape(cls) -> TaskShape:

@@ -50,11 +50,10 @@ class PerceptronLagrangian(LagrangianField):
         A the identity, or a positive matrix by a perceptron of φ(q).
 
     Args:
-        hidden_size: Width of the hidden layers.
         angles: Positions that are replaced by cosine and sine.
         speed: s, a typical speed.
         masses: Whether A is the identity (unit) or learned.
-        layers: Hidden layers (3) and activation (softplus), as for `SmoothPerceptron`.
+        layers: Sizes (3 hidden layers) and activation (softplus), as for `SmoothPerceptron`.
 
     Example:
         >>> field = PerceptronLagrangian(2)
@@ -65,7 +64,6 @@ class PerceptronLagrangian(LagrangianField):
     def __init__(
         self,
         dof: int,
-        hidden_size: int = 64,
         *,
         angles: Sequence[int] = (),
         speed: float = 1.0,
@@ -74,12 +72,7 @@ class PerceptronLagrangian(LagrangianField):
         **layers: Any,
     ) -> None:
         super().__init__(dof, ports)
-        layers = {
-            "hidden_size": hidden_size,
-            "hidden_layers": 3,
-            "activation": "softplus",
-            **layers,
-        }
+        layers = {"hidden_layers": 3, "activation": "softplus", **layers}
         self.speed = speed
         self.features = PositionFeatures(dof, angles)
         size = self.features.size
@@ -89,7 +82,6 @@ class PerceptronLagrangian(LagrangianField):
             self.masses = PositiveMatrix(size, dof, smallest=SMALLEST, **layers)
 
     def lagrangian(self, q: Tensor, v: Tensor) -> Tensor:
-        """Return L, (…,)."""
         x = self.features(q)
         return self._kinetic(x, v) + self.speed**2 * self.net(self._net_input(x, v)).squeeze(-1)
 

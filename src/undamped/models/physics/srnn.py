@@ -36,19 +36,15 @@ class PerceptronPotential(nn.Module):
 
     Args:
         dof: Positions.
-        hidden_size: Width of the hidden layers.
         angles: Positions that are replaced by cosine and sine.
-        layers: Hidden layers and activation, as for `SmoothPerceptron`.
+        layers: Sizes and activation, as for `SmoothPerceptron`.
     """
 
-    def __init__(
-        self, dof: int, hidden_size: int = 64, *, angles: Sequence[int] = (), **layers: Any
-    ) -> None:
+    def __init__(self, dof: int, *, angles: Sequence[int] = (), **layers: Any) -> None:
         super().__init__()
         self.features = PositionFeatures(dof, angles)
-        self.net = SmoothPerceptron(
-            self.features.size, 1, hidden_size, orthogonal=True, readout_bias=False, **layers
-        )
+        size = self.features.size
+        self.net = SmoothPerceptron(size, 1, orthogonal=True, readout_bias=False, **layers)
 
     def forward(self, q: Tensor) -> Tensor:
         """Return V, (…,)."""
@@ -67,26 +63,16 @@ class PerceptronSeparable(PairField):
         H = T(p) + V(φ(q))
 
     Args:
-        hidden_size: Width of the hidden layers.
         angles: Positions that are replaced by cosine and sine.
-        layers: Hidden layers and activation, as for `SmoothPerceptron`.
+        layers: Sizes and activation, as for `SmoothPerceptron`.
     """
 
     def __init__(
-        self,
-        dof: int,
-        hidden_size: int = 64,
-        *,
-        angles: Sequence[int] = (),
-        ports: Ports | None = None,
-        **layers: Any,
+        self, dof: int, *, angles: Sequence[int] = (), ports: Ports | None = None, **layers: Any
     ) -> None:
-        super().__init__(
-            dof,
-            PerceptronPotential(dof, hidden_size, **layers),
-            PerceptronPotential(dof, hidden_size, angles=angles, **layers),
-            ports,
-        )
+        of_momenta = PerceptronPotential(dof, **layers)
+        of_positions = PerceptronPotential(dof, angles=angles, **layers)
+        super().__init__(dof, of_momenta, of_positions, ports)
 
 
 class SRNNOptions(PerceptronOptions, StepOptions, total=False):
@@ -112,11 +98,6 @@ class SRNN(MotionModel):
         start_iterations: Iterations of L-BFGS that fit the noisy starts of every training batch to
             the readings that follow; 0 uses the starts as they were read.
         options: See `PerceptronOptions` and `StepOptions`.
-
-    Example:
-        >>> model = undamped.models.SRNN(2, hidden_size=16)
-        >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape
-        torch.Size([3, 5, 4])
 
     Reference:
         Z. Chen, J. Zhang, M. Arjovsky, L. Bottou. Symplectic recurrent neural networks. ICLR,

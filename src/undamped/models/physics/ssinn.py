@@ -147,28 +147,6 @@ def format_sum(terms: dict[str, float]) -> str:
     return text.strip().removeprefix("+ ") or "0"
 
 
-class LibraryField(PairField):
-    """T(p) + V(q), a library each.
-
-    Args:
-        degree: Largest power of each variable.
-        total_degree: Largest sum of powers.
-        harmonics: Largest k of sines and cosines of positions; momenta have none.
-    """
-
-    of_momenta: FunctionLibrary
-    of_positions: FunctionLibrary
-
-    def __init__(
-        self, dof: int, degree: int = 3, total_degree: int | None = None, harmonics: int = 0
-    ) -> None:
-        super().__init__(
-            dof,
-            FunctionLibrary(dof, degree, total_degree),
-            FunctionLibrary(dof, degree, total_degree, harmonics),
-        )
-
-
 @models.register("ssinn")
 class SSINN(MotionModel):
     """Sparse symplectically integrated network: the energy as an equation that can be read.
@@ -226,7 +204,9 @@ class SSINN(MotionModel):
         coordinates = Coordinates.of(shape, "SSINN")
         self.sparsity, self.threshold, self.prune_every = sparsity, threshold, prune_every
         waves = int(bool(coordinates.angles)) if harmonics is None else harmonics
-        self.library = LibraryField(coordinates.dof, degree, total_degree, waves)
+        powers = coordinates.dof, degree, total_degree
+        momenta, positions = FunctionLibrary(*powers), FunctionLibrary(*powers, waves)
+        self.library = PairField(coordinates.dof, momenta, positions)
         self._build(self.library, coordinates, solve)
 
     def penalty(self) -> Tensor:
@@ -318,19 +298,6 @@ class TaylorPotential(nn.Module):
         return total
 
 
-class TaylorField(PairField):
-    """T(p) + V(q), a Taylor potential each.
-
-    Args:
-        hidden_size: Rows of every linear map.
-        terms: Number of powers.
-    """
-
-    def __init__(self, dof: int, hidden_size: int = 16, terms: int = 8) -> None:
-        of_momenta, of_positions = (TaylorPotential(dof, hidden_size, terms) for _ in range(2))
-        super().__init__(dof, of_momenta, of_positions)
-
-
 @models.register("taylor-net")
 class TaylorNet(MotionModel):
     """Taylor network: forces and velocities as Taylor series of linear maps, from very few data.
@@ -349,11 +316,6 @@ class TaylorNet(MotionModel):
         hidden_size: Rows of every A_i and B_i.
         terms: Number M of powers.
         solve: Method, step_size and gradient: see `StepOptions`.
-
-    Example:
-        >>> model = undamped.models.TaylorNet(2)
-        >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape
-        torch.Size([3, 5, 4])
 
     Reference:
         Y. Tong, S. Xiong, X. He, G. Pan, B. Zhu. Symplectic neural networks in Taylor series form
@@ -378,4 +340,6 @@ class TaylorNet(MotionModel):
     ) -> None:
         super().__init__()
         coordinates = Coordinates.of(shape, "TaylorNet")
-        self._build(TaylorField(coordinates.dof, hidden_size, terms), coordinates, solve)
+        sizes = coordinates.dof, hidden_size, terms
+        field = PairField(coordinates.dof, TaylorPotential(*sizes), TaylorPotential(*sizes))
+        self._build(field, coordinates, solve)

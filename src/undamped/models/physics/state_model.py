@@ -11,7 +11,6 @@ from torch import Tensor
 
 from undamped._base.contract import Answer, Batch, InputKind, StateSpace, TaskShape, Use
 from undamped._base.errors import OptionError
-from undamped._base.promises import Promise
 from undamped.models.physics.fields.coordinates import split_inputs
 from undamped.models.task_model import TaskModel
 from undamped.ode.flows.input_checks import fitting, type_of
@@ -26,6 +25,11 @@ class StateModel(TaskModel):
 
     Args:
         shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
+
+    Example:
+        >>> model = undamped.models.StateModel(2)
+        >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape
+        torch.Size([3, 5, 4])
     """
 
     uses = frozenset[Use]({"target_times"})
@@ -33,7 +37,6 @@ class StateModel(TaskModel):
     input_kinds = frozenset[InputKind]({"states"})
     sequential = False
     own_data = "trajectories"
-    promises: tuple[Promise, ...] = ()
     recipe: ClassVar[dict[str, dict[str, Any]]] = {}
     """Settings for any task, such as whether the model learns from rates or from trajectories."""
 

@@ -96,7 +96,6 @@ class MassHamiltonian(HamiltonianField):
         self.features, self.parts = features, energy
 
     def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
-        """Return H, (…,)."""
         return self.parts.value(self.features(q), p)
 
     def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
@@ -227,11 +226,6 @@ class SymODEN(MotionModel):
         smallest_mass: Lower bound ε of the eigenvalues of M⁻¹.
         friction: Whether there is friction.
         options: See `PerceptronOptions` and `SolveOptions`.
-
-    Example:
-        >>> model = undamped.models.SymODEN(2, hidden_size=16)
-        >>> model(torch.randn(5, 4)).shape
-        torch.Size([5, 4])
 
     Reference:
         Y. D. Zhong, B. Dey, A. Chakraborty. Symplectic ODE-net: learning Hamiltonian dynamics with

@@ -55,7 +55,6 @@ class LinearShear(Shear):
         self.bias = nn.Parameter(torch.zeros(dof))
 
     def gradient(self, x: Tensor) -> Tensor:
-        """Return ∇φ."""
         return x @ (self.weight + self.weight.T) + self.bias
 
 
@@ -72,7 +71,6 @@ class ActivationShear(Shear):
         self.activation = activation
 
     def gradient(self, x: Tensor) -> Tensor:
-        """Return ∇φ."""
         return self.scale * CURVES[self.activation].value(x)
 
 
@@ -92,7 +90,6 @@ class GradientShear(Shear):
         self.activation = activation
 
     def gradient(self, x: Tensor) -> Tensor:
-        """Return ∇φ."""
         inner = CURVES[self.activation].value(x @ self.weight.T + self.bias)
         return (self.scale * inner) @ self.weight
 
@@ -129,11 +126,6 @@ class SympNet(StateModel):
         conditioned: Whether h is the time of the step, so that one map serves all times.
         step_size: The time of one application of the map, for a conditioned map its upper bound; by
             default the first time between readings in training.
-
-    Example:
-        >>> model = undamped.models.SympNet(2)
-        >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape
-        torch.Size([3, 5, 4])
 
     Reference:
         P. Jin, Z. Zhang, A. Zhu, Y. Tang, G. E. Karniadakis. SympNets: intrinsic

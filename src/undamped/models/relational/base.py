@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from undamped._base.contract import Batch, InputKind, TaskShape, Use
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import Default, NonNegativeFloat, Units
-from undamped._base.promises import Promise
 from undamped._base.torch_internals import inside_functional_transform, version_of
 from undamped.models.task_model import TaskModel
 
@@ -254,12 +253,17 @@ class RelationalModel(TaskModel):
     Args:
         shape: The shape of the task.
         sight: See `SightOptions`.
+
+    Example:
+        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
+        >>> model = undamped.models.RelationalModel(task.task_shape)
+        >>> model(task.batch("test", 0, 4)).shape
+        torch.Size([4, 2])
     """
 
     uses: ClassVar[frozenset[Use]] = frozenset({"pictures"})
     input_kinds: ClassVar[frozenset[InputKind]] = frozenset({"pictures"})
     sequential: ClassVar[bool | None] = True
-    promises: tuple[Promise, ...] = ()
     own_data = "picture-sequences"
     compares: ClassVar[bool] = False
     """Whether images are compared in double precision.

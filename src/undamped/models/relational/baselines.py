@@ -91,7 +91,6 @@ class PictureRNN(RelationalModel):
         return self.head(features), state if self.carries_on else None
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return predictions (batch, output) for codes (time, batch, features)."""
         return self.head(self.network.last(self.normalise(codes))[0])
 
     @property
@@ -134,12 +133,6 @@ class RelationNet(RelationalModel):
         hidden_size: Units of the second layer of g, and of f.
         sight: See `SightOptions`.
 
-    Example:
-        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.models.RelationNet(task.task_shape)
-        >>> model(task.batch("test", 0, 4)).shape
-        torch.Size([4, 2])
-
     Reference:
         A. Santoro, D. Raposo, D. Barrett, M. Malinowski, R. Pascanu, P. Battaglia, T. Lillicrap. A
         simple neural network module for relational reasoning. NeurIPS, 2017; as in the
@@ -165,7 +158,6 @@ class RelationNet(RelationalModel):
         self.head = start(nn.Linear(hidden_size, shape.output_size))
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return predictions (batch, output) for codes (time, batch, features)."""
         z = tagged(self.normalise(codes)).transpose(0, 1)
         # The first layer is linear in both images of a pair, so it is applied to each image once.
         of_first, of_second = self.pair.weight.split(z.shape[-1], 1)
@@ -196,12 +188,6 @@ class PrediNet(RelationalModel):
         relations: Relations of a head.
         hidden_size: Units of the perceptron at the end.
         sight: See `SightOptions`.
-
-    Example:
-        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.models.PrediNet(task.task_shape)
-        >>> model(task.batch("test", 0, 4)).shape
-        torch.Size([4, 2])
 
     Reference:
         M. Shanahan, K. Nikiforou, A. Creswell, C. Kaplanis, D. Barrett, M. Garnelo. An explicitly
@@ -235,7 +221,6 @@ class PrediNet(RelationalModel):
         self.head = start(nn.Linear(hidden_size, shape.output_size))
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return predictions (batch, output) for codes (time, batch, features)."""
         z = tagged(self.normalise(codes)).transpose(0, 1)
         keys = self.key(z)
         attended = []
@@ -281,12 +266,6 @@ class PictureTransformer(RelationalModel):
         hidden_size: Units of the perceptron at the end.
         sight: See `SightOptions`.
 
-    Example:
-        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.models.PictureTransformer(task.task_shape)
-        >>> model(task.batch("test", 0, 4)).shape
-        torch.Size([4, 2])
-
     Reference:
         A. Vaswani and others. Attention is all you need. NeurIPS, 2017; as in the program of
         T. W. Webb and others.
@@ -329,7 +308,6 @@ class PictureTransformer(RelationalModel):
         self.head = start(nn.Linear(hidden_size, shape.output_size))
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return predictions (batch, output) for codes (time, batch, features)."""
         z = self.normalise(codes)
         mixed = self.transformer(z + sinusoids(len(z), z).unsqueeze(1))
         return self.head(torch.relu(self.hidden(mixed.mean(0))))

@@ -153,14 +153,12 @@ class ComparingModel(RelationalModel):
             self.promises = ()
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
-        """Return the predictions (batch, output)."""
         scores = None if self.sensory else self._repeated_scores(batch)
         if scores is None:
             return super().run(batch, state)
         return self.answer(scores, None), None
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return predictions (batch, output) for codes (time, batch, features)."""
         normalised = self.normalise(codes).to(self.dtype) if self.sensory else None
         return self.answer(self.scores(codes), normalised)
 
@@ -222,12 +220,6 @@ class ESBN(ComparingModel):
         sensory: Whether the LSTM also reads the codes z themselves (cat).
         options: See `SightOptions` and `SimilarityOptions`.
 
-    Example:
-        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.models.ESBN(task.task_shape, hidden_size=32)
-        >>> model(task.batch("test", 0, 4)).shape
-        torch.Size([4, 2])
-
     Reference:
         T. W. Webb, I. Sinha, J. D. Cohen. Emergent symbols through binding in external memory.
         ICLR, 2021.
@@ -271,7 +263,6 @@ class ESBN(ComparingModel):
         return self.scores(codes)[:, row, column]
 
     def answer(self, scores: Tensor, codes: Tensor | None) -> Tensor:
-        """Return predictions (batch, output) from similarities (batch, time, time)."""
         confidence = torch.sigmoid(self.gain * scores.to(self.dtype) + self.bias)
         batch, steps, _ = scores.shape
         retrieved = confidence.new_zeros(batch, self.lstm.input_size)

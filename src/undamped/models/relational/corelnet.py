@@ -105,12 +105,6 @@ class CoRelNet(MatrixModel):
 
     Symbols:
         z_i normalised code of image i, R similarities, vec the entries j ≤ i row by row.
-
-    Example:
-        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.models.CoRelNet(task.task_shape)
-        >>> model(task.batch("test", 0, 4)).shape
-        torch.Size([4, 2])
     """
 
     usual_choice = True
@@ -123,7 +117,6 @@ class CoRelNet(MatrixModel):
         self.decoder = decoder(inputs, self.hidden_size, shape.output_size)
 
     def answer(self, scores: Tensor, codes: Tensor | None) -> Tensor:
-        """Return predictions (batch, output) from similarities (batch, time, time)."""
         matrix = relation_matrix(scores, self.causal, self.rows)
         inputs = matrix_entries(matrix, self.causal).to(self.dtype)
         if codes is not None:
@@ -148,12 +141,6 @@ class CoRelNetT(MatrixModel):
         attention_size: Units of queries, keys and values over all heads.
         query_size: Units of the query, and of a position.
         layers: Number of attention layers, which share their weights.
-
-    Example:
-        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.models.CoRelNetT(task.task_shape)
-        >>> model(task.batch("test", 0, 4)).shape
-        torch.Size([4, 2])
     """
 
     @checked
@@ -186,7 +173,6 @@ class CoRelNetT(MatrixModel):
         self.decoder = decoder(query_size, self.hidden_size, shape.output_size)
 
     def answer(self, scores: Tensor, codes: Tensor | None) -> Tensor:
-        """Return predictions (batch, output) from similarities (batch, time, time)."""
         tokens = relation_matrix(scores, self.causal, self.rows).to(self.dtype) @ self.positions
         if codes is not None:
             tokens = torch.cat([tokens, codes.transpose(0, 1)], -1)
@@ -270,7 +256,6 @@ class CoRelNetDiff(RelationalModel):
         return self.relation_matrix(codes).flatten(1)
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return predictions (batch, output) for codes (time, batch, features)."""
         return self.decoder(self.relations(codes))
 
 
@@ -346,6 +331,5 @@ class CoRelNetMix(RelationalModel):
         return torch.stack([matrix, difference], 1)
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return predictions (batch, output) for codes (time, batch, features)."""
         relations = torch.einsum("br,brij->bij", self.choice(codes), self.rules(codes))
         return self.decoder(relations.flatten(1))

@@ -70,12 +70,6 @@ class NTM(RelationalModel):
         memory_width: Size of a row.
         sight: See `SightOptions`.
 
-    Example:
-        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.models.NTM(task.task_shape, hidden_size=32)
-        >>> model(task.batch("test", 0, 4)).shape
-        torch.Size([4, 2])
-
     Reference:
         A. Graves, G. Wayne, I. Danihelka. Neural Turing machines. 2014; as in the program of
         T. W. Webb and others.
@@ -105,7 +99,6 @@ class NTM(RelationalModel):
         self.head = start(nn.Linear(hidden_size, shape.output_size))
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return predictions (batch, output) for codes (time, batch, features)."""
         z = self.normalise(codes)
         batch = z.shape[1]
         memory = self.memory.expand(batch, -1, -1)
@@ -149,12 +142,6 @@ class MNM(RelationalModel):
         hidden_size: Units of the LSTM, and of each layer of the memory.
         sight: See `SightOptions`.
 
-    Example:
-        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.models.MNM(task.task_shape, hidden_size=32)
-        >>> model(task.batch("test", 0, 4)).shape
-        torch.Size([4, 2])
-
     Reference:
         T. Munkhdalai, A. Sordoni, T. Wang, A. Trischler. Metalearned neural memory. NeurIPS, 2019;
         as in the program of T. W. Webb and others, with a trained initial memory.
@@ -181,7 +168,6 @@ class MNM(RelationalModel):
         self.head = nn.Linear(hidden_size, shape.output_size)
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return predictions (batch, output) for codes (time, batch, features)."""
         z = self.normalise(codes)
         memory = [weight.expand(z.shape[1], -1, -1) for weight in self.memory]
         retrieved = z.new_zeros(z.shape[1], self.hidden_size)

@@ -28,8 +28,8 @@ from undamped.lab.baselines.ridge import (
     ridge_targets,
     sample_weights,
 )
-from undamped.models.model_stream import ModelStream, Sample
-from undamped.models.task_model import StreamingModel
+from undamped.lab.streams import ModelStream, StepStream
+from undamped.models.task_model import Sample, StreamingModel
 
 OSCILLATORS = "oscillators"
 _EXAMPLES = 16  # sequences whose responses determine the thresholds
@@ -150,12 +150,12 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         after = self.dynamics.run(batch, before)
         return self._predict_early(after.pools), after
 
-    def stream(self, ahead: Tensor | None = None) -> ModelStream:
-        """Return an object that takes the samples of one stream; see `StreamingModel`."""
+    def stream(self, offsets: Tensor | None = None) -> ModelStream:
+        """Return the stream of this model: a compiled one if its oscillators have kernels."""
         dynamics = self.dynamics
         tensors = dynamics.thresholds, dynamics.centre, self.readout.weight
         if not isinstance(dynamics, Oscillators) or implementation(*tensors) != "numba":
-            return super().stream(ahead)
+            return StepStream(self, offsets)
         return BankStream(self, dynamics, self._levels, _LIMIT)
 
     def _predict_early(self, pools: Pools) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from undamped.lab.baselines.bank.early import FULL, PRIOR, EarlyReadouts
 from undamped.lab.baselines.bank.kernels.pools import Pools
-from undamped.models.model_stream import Leaf, ModelStream, check_leaves
+from undamped.lab.streams import Leaf, ModelStream, check_leaves
 
 if TYPE_CHECKING:
     from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank

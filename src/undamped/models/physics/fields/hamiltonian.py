@@ -102,11 +102,9 @@ class SeparableField(HamiltonianField):
         return by_autograd(self.potential, q)[0]
 
     def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
-        """Return T + V."""
         return self.kinetic(p) + self.potential(q)
 
     def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both halves of the gradient."""
         return self.potential_gradient(q), self.kinetic_gradient(p)
 
     def velocity(self, t: Any, p: Tensor) -> Tensor:
@@ -127,6 +125,9 @@ class PairField(SeparableField):
         of_positions: V.
     """
 
+    of_momenta: Any
+    of_positions: Any
+
     def __init__(
         self, dof: int, of_momenta: nn.Module, of_positions: nn.Module, ports: Ports | None = None
     ) -> None:
@@ -134,20 +135,18 @@ class PairField(SeparableField):
         self.of_momenta, self.of_positions = of_momenta, of_positions
 
     def kinetic(self, p: Tensor) -> Tensor:
-        """Return T, (…,)."""
         return self.of_momenta(p)
 
     def potential(self, q: Tensor) -> Tensor:
-        """Return V, (…,)."""
         return self.of_positions(q)
 
     def kinetic_gradient(self, p: Tensor) -> Tensor:
         """Return ∂T/∂p in closed form."""
-        return self.of_momenta.gradient(p)  # type: ignore[operator]
+        return self.of_momenta.gradient(p)
 
     def potential_gradient(self, q: Tensor) -> Tensor:
         """Return ∂V/∂q in closed form."""
-        return self.of_positions.gradient(q)  # type: ignore[operator]
+        return self.of_positions.gradient(q)
 
 
 def by_autograd(function: Any, *points: Tensor) -> tuple[Tensor, ...]:

@@ -226,9 +226,8 @@ class PositiveMatrix(nn.Module):
     Args:
         input_size: Features of x.
         size: Rows and columns of A.
-        hidden_size: Width of the perceptron.
         smallest: ε; 0 for a matrix that may be singular, such as friction.
-        layers: Hidden layers and activation, as for `SmoothPerceptron`.
+        layers: Sizes and activation, as for `SmoothPerceptron`.
 
     Example:
         >>> matrix = PositiveMatrix(3, 2)
@@ -236,20 +235,12 @@ class PositiveMatrix(nn.Module):
         torch.Size([5, 2, 2])
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        size: int,
-        hidden_size: int = 64,
-        *,
-        smallest: float = 0.1,
-        **layers: Any,
-    ) -> None:
+    def __init__(self, input_size: int, size: int, *, smallest: float = 0.1, **layers: Any) -> None:
         super().__init__()
         self.size, self.smallest = size, smallest
         rows, columns = torch.tril_indices(size, size)
         self.triangle_index = (rows.tolist(), columns.tolist())
-        self.net = SmoothPerceptron(input_size, len(rows), hidden_size, **layers)
+        self.net = SmoothPerceptron(input_size, len(rows), **layers)
         with torch.no_grad():  # near the identity, for a well-conditioned initial system
             on_diagonal = (rows == columns).to(self.net.readout.weight.dtype)
             self.net.readout.bias.copy_(on_diagonal)

@@ -1,10 +1,10 @@
-"""Models that process the samples of one stream and predict on request."""
+"""Streams: a model processes samples one after the other, and predicts on request."""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,18 +15,8 @@ if TYPE_CHECKING:
     from undamped.models.sequence_model import SequenceModel
     from undamped.models.task_model import StreamingModel
 
-
 Leaf = Tensor | int | float
 """A part of a state."""
-
-
-class Sample(NamedTuple):
-    """One sample of a stream; see `StreamingModel.step`."""
-
-    x: Tensor
-    dt: Tensor | float | None = None
-    observed: Tensor | None = None
-    ahead: Tensor | None = None
 
 
 class ModelStream(ABC):
@@ -68,11 +58,11 @@ class StepStream(ModelStream):
 
     Args:
         model: The model; later training changes it here too.
-        ahead: (outputs,) query times relative to a sample; None for predictions by step.
+        offsets: (outputs,) query times relative to a sample; None for predictions by step.
     """
 
-    def __init__(self, model: StreamingModel, ahead: Tensor | None = None) -> None:
-        self._model, self._offsets = model, ahead
+    def __init__(self, model: StreamingModel, offsets: Tensor | None = None) -> None:
+        self._model, self._offsets = model, offsets
         self._state: Any = None
         self._outputs: Tensor | None = None
 
@@ -86,7 +76,7 @@ class StepStream(ModelStream):
                 self._state,
                 None if dt is None else dt[row],
                 observed=None if observed is None else observed[row],
-                ahead=self._offsets,
+                offsets=self._offsets,
             )
             self._outputs = outputs if self._offsets is None else outputs.transpose(0, 1).flatten(1)
 
@@ -216,3 +206,21 @@ class NetworkStream(ModelStream):
         self._total = tensors.pop("total", None)
         parts = tuple(tensors[str(index)] for index in range(len(tensors)))
         self._stream = self._model.network.stream(parts[0] if len(parts) == 1 else parts)
+
+
+def stream_of(model: StreamingModel, offsets: Tensor | None = None) -> ModelStream:
+    """Return the stream of a model: its own if it has a method `stream`, or the fastest that fits.
+
+    Args:
+        model: The model.
+        offsets: (outputs,) query times relative to a sample, for a model that predicts at given
+            times; None for any other.
+    """
+    if hasattr(model, "stream"):
+        return model.stream(offsets)  # type: ignore[operator]
+    # Imported here, since the baselines, which subclass `ModelStream`, do not need it.
+    from undamped.models.sequence_model import SequenceModel
+
+    if isinstance(model, SequenceModel) and not model.at_times:
+        return NetworkStream(model)
+    return StepStream(model, offsets)
