@@ -89,7 +89,7 @@ def test_the_recursion_is_a_power_of_the_length(mix, eigenvalue):
 def test_autograd_gives_the_recursion_of_a_few_states(mix):
     """RelRNN with weights that prefer nothing and a linear recurrence."""
     eigenvalues, steps, begin = (0.9, 0.3, -0.7), 16, 2
-    net = undamped.nn.RelRNN(1, 3, mix=mix, recent=3, kept=2).double()
+    net = undamped.nn.RelRNN(1, 3, mix=mix, recent=3, relevant=2).double()
     cell = net.cell(0)
     cell.recurrence = Linear(torch.diag(torch.tensor(eigenvalues, dtype=torch.float64)))
     torch.nn.init.zeros_(cell.attention.score)
@@ -143,7 +143,7 @@ def test_the_half_never_grows_where_the_sum_does():
 @pytest.mark.slow
 def test_attention_is_read_from_networks_with_memory():
     torch.manual_seed(0)
-    net = undamped.nn.RelLSTM(2, 6, num_layers=2, recent=3, kept=2)
+    net = undamped.nn.RelLSTM(2, 6, num_layers=2, recent=3, relevant=2)
     x = torch.randn(20, 4, 2)
     found = attention_of(net, x)
     assert len(found) == 2
@@ -165,7 +165,7 @@ def test_attention_is_read_from_networks_with_memory():
 @pytest.mark.slow
 def test_stored_steps_are_those_of_the_state():
     torch.manual_seed(0)
-    net = undamped.models.SequenceModel("relrnn", 2, 1, hidden_size=6, recent=3, kept=2)
+    net = undamped.models.SequenceModel("relrnn", 2, 1, hidden_size=6, recent=3, relevant=2)
     x = torch.randn(30, 4, 2)
     drift = step_drift(net, x)
     with torch.no_grad():

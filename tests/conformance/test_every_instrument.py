@@ -39,7 +39,7 @@ def probes():
         "rnn": Probe(undamped.nn.RNN(2, 4), inputs, "rnn", task),
         "torch": Probe(nn.LSTM(2, 3), inputs, "torch"),
         "attention": Probe(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), inputs),
-        "memory": Probe(undamped.nn.RelRNN(2, 4, recent=3, kept=2), inputs, "memory", task),
+        "memory": Probe(undamped.nn.RelRNN(2, 4, recent=3, relevant=2), inputs, "memory", task),
         "ode": Probe(undamped.models.NODE(2, 2), torch.randn(4, 2), "ode"),
         "flow": Probe(
             undamped.models.FFJORD(2, hidden_size=4, method="rk4", step_size=0.25),

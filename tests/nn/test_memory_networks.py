@@ -13,7 +13,7 @@ from memory_oracles import (
 import undamped
 from undamped._base.errors import OptionError, ShapeError
 
-SMALL = {"recent": 3, "kept": 2}
+SMALL = {"recent": 3, "relevant": 2}
 # Every option with both kinds of network, in combinations: each of them is a kernel to compile.
 ATTENDING = [
     ("memrnn", {}),
@@ -27,12 +27,12 @@ SCREENED = [
     ("relrnn", {**SMALL, "attention": "dot", "mix": "learned", "screening": "share"}),
     ("relrnn", {**SMALL, "mix": "sum", "screening": "learned"}),
     ("relrnn", {**SMALL, "screening": "surprise"}),
-    ("relrnn", {"recent": 1, "kept": 4}),
-    ("relrnn", {"recent": 4, "kept": 0}),
+    ("relrnn", {"recent": 1, "relevant": 4}),
+    ("relrnn", {"recent": 4, "relevant": 0}),
     ("rellstm", SMALL),
-    ("rellstm", {"recent": 1, "kept": 4, "attention": "dot", "screening": "learned"}),
+    ("rellstm", {"recent": 1, "relevant": 4, "attention": "dot", "screening": "learned"}),
     ("rellstm", {**SMALL, "mix": "learned", "screening": "surprise"}),
-    ("rellstm", {"recent": 4, "kept": 0, "mix": "sum", "screening": "share"}),
+    ("rellstm", {"recent": 4, "relevant": 0, "mix": "sum", "screening": "share"}),
     ("rellstm", {**SMALL, "screening": "share"}),
 ]
 VARIANTS = [
@@ -91,7 +91,7 @@ def test_screening_is_the_papers(variant, plain):
     expected, kept = attends_to_relevant(x.numpy(), net.cell(0))
     torch.testing.assert_close(output, torch.from_numpy(expected))
     cell = net.cell(0)
-    found = state[cell.state_names.index("kept")].view(3, cell.kept, 5)
+    found = state[cell.state_names.index("relevant")].view(3, cell.relevant, 5)
     for b, steps in enumerate(kept):
         there = {tuple(row.tolist()) for row in found[b].detach().round(decimals=9)}
         assert there == {tuple(row.tolist()) for row in output[steps, b].detach().round(decimals=9)}
@@ -212,7 +212,7 @@ def test_threads_share_the_batch():
 
 
 def test_what_cannot_be_is_refused():
-    for options in ({"recent": 0}, {"kept": -1}):
+    for options in ({"recent": 0}, {"relevant": -1}):
         with pytest.raises(OptionError, match="must be an integer ≥"):
             undamped.nn.RelRNN(3, 5, **options)
     with pytest.raises(OptionError, match="must be a recurrent network whose"):
@@ -223,7 +223,7 @@ def test_what_cannot_be_is_refused():
         undamped.nn.RelRNN(3, 5, recurrence="gru", nonlinearity="tanh")
     net = undamped.nn.RelLSTM(3, 5)
     _, state = net(torch.randn(4, 2, 3))
-    with pytest.raises(ShapeError, match="kept_seen"):
+    with pytest.raises(ShapeError, match="relevant_seen"):
         net(torch.randn(4, 3, 3), state)
     with pytest.raises(ShapeError, match="recent"):
         undamped.nn.RelLSTM(3, 5, recent=3)(torch.randn(4, 2, 3), state)

@@ -87,9 +87,9 @@ def attends_to_relevant(x, cell):
             recent.append([h, relevance, t])
             if len(recent) > cell.recent:
                 leaving = recent.pop(0)
-                if len(kept) < cell.kept:
+                if len(kept) < cell.relevant:
                     kept.append(leaving)
-                elif cell.kept:
+                elif cell.relevant:
                     least = min(range(len(kept)), key=lambda i: kept[i][1])
                     if leaving[1] > kept[least][1]:
                         kept[least] = leaving

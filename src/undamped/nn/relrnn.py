@@ -173,7 +173,7 @@ class RelRNNCell(MemoryCell):
 
     Args:
         recent: The number ν of last states that are attended to, the newest included.
-        kept: The number ρ of relevant states; with 0 there are only the recent ones.
+        relevant: The number ρ of relevant states; with 0 there are only the recent ones.
         screening: The relevance of a state: attention is β; share is β with every weight multiplied
             by the number of states attended to, without which the first states have an advantage;
             surprise is the distance from the state that the expected input, a running mean over
@@ -185,7 +185,7 @@ class RelRNNCell(MemoryCell):
         mix: The function f: half is (h + c)/2, sum is h + c, learned is a matrix times both.
 
     Example:
-        >>> net = undamped.nn.RelRNN(3, 16, recent=5, kept=5)
+        >>> net = undamped.nn.RelRNN(3, 16, recent=5, relevant=5)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -199,9 +199,9 @@ class RelRNNCell(MemoryCell):
         "recent",
         "recent_score",
         "recent_seen",
-        "kept",
-        "kept_score",
-        "kept_seen",
+        "relevant",
+        "relevant_score",
+        "relevant_seen",
     )
     memory_names = state_names[2:]
 
@@ -211,7 +211,7 @@ class RelRNNCell(MemoryCell):
         hidden_size: PositiveInt,
         *,
         recent: PositiveInt = 10,
-        kept: NonNegativeInt = 10,
+        relevant: NonNegativeInt = 10,
         screening: Screening = "attention",
         recurrence: str = "rnn-orth",
         nonlinearity: Nonlinearity | None = None,
@@ -220,7 +220,7 @@ class RelRNNCell(MemoryCell):
     ) -> None:
         inner = recurrence_of(recurrence, input_size, hidden_size, nonlinearity)
         super().__init__(input_size, hidden_size, inner, attention, mix)
-        self.recent, self.kept = recent, kept
+        self.recent, self.relevant = recent, relevant
         self.screening: Screening = screening
         self.screened_by = SCREENED_BY[screening]
         self.relevance = nn.Linear(hidden_size, 1) if screening == "learned" else None
@@ -231,7 +231,9 @@ class RelRNNCell(MemoryCell):
     @property
     def memory_sizes(self) -> tuple[int | None, ...]:
         """States, scores and flags of the recent and of the kept ones; what is expected."""
-        slots = (n * size for n in (self.recent, self.kept) for size in (self.hidden_size, 1, 1))
+        slots = (
+            n * size for n in (self.recent, self.relevant) for size in (self.hidden_size, 1, 1)
+        )
         if not self.expects:
             return tuple(slots)
         with torch.no_grad():
@@ -299,7 +301,7 @@ class RelRNNCell(MemoryCell):
     def from_slots(self, slots: Tensor, scores: Tensor, flags: Tensor) -> State:
         """Return the recent states, then the kept ones."""
         parts = (slots.flatten(1), scores, flags)
-        sizes = ((self.recent * n, self.kept * n) for n in (self.hidden_size, 1, 1))
+        sizes = ((self.recent * n, self.relevant * n) for n in (self.hidden_size, 1, 1))
         pairs = [part.split(size, dim=1) for part, size in zip(parts, sizes, strict=True)]
         return tuple(pair[at] for at in range(2) for pair in pairs)
 
@@ -349,7 +351,7 @@ class RelLSTMCell(RelRNNCell):
         forget_bias: Initial bias of the forget gate, as for LSTM.
 
     Example:
-        >>> net = undamped.nn.RelLSTM(3, 16, recent=5, kept=5)
+        >>> net = undamped.nn.RelLSTM(3, 16, recent=5, relevant=5)
         >>> output, state = net(torch.randn(50, 4, 3))
     """
 
@@ -361,14 +363,14 @@ class RelLSTMCell(RelRNNCell):
         hidden_size: PositiveInt,
         *,
         recent: PositiveInt = 10,
-        kept: NonNegativeInt = 10,
+        relevant: NonNegativeInt = 10,
         screening: Screening = "attention",
         attention: Alignment = "additive",
         mix: Mix = "half",
         input_std: PositiveFloat | None = None,
         forget_bias: float | None = None,
     ) -> None:
-        options = {"recent": recent, "kept": kept, "attention": attention, "mix": mix}
+        options = {"recent": recent, "relevant": relevant, "attention": attention, "mix": mix}
         super().__init__(input_size, hidden_size, screening=screening, recurrence="lstm", **options)
         self.recurrence.initialise(input_std, forget_bias, "forget_bias")  # type: ignore[operator]
 

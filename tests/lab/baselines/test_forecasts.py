@@ -431,7 +431,7 @@ def test_a_backtest_knows_nothing_later():
             ["seasonal-naive", "ridge-lags"],
             horizon=4,
             folds=2,
-            share=0.4,
+            fraction=0.4,
             options={"season": 12, "window": 24},
         )
         for one in (values, changed)

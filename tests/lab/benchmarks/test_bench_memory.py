@@ -24,7 +24,7 @@ def test_it_runs_and_says_what_it_found():
 
 def test_the_plain_version_is_the_same_network():
     torch.manual_seed(0)
-    net = undamped.nn.RelLSTM(3, 5, recent=3, kept=2).double()
+    net = undamped.nn.RelLSTM(3, 5, recent=3, relevant=2).double()
     plain, cell = PlainRelLSTM(3, 5, recent=3, relevant=2).double(), net.cell(0)
     inner, attention = cell.recurrence, cell.attention
     with torch.no_grad():

@@ -137,10 +137,10 @@ def test_readouts(name, readout):
         ("exprnn", {"nonlinearity": "tanh"}),
         ("ornn", {"nonlinearity": "modrelu", "reflections": 2}),
         ("unicornn", {"dt": [0.1, 0.3], "alpha": 0.0}),
-        ("rellstm", {"recent": 3, "kept": 2, "screening": "surprise", "attention": "dot"}),
-        ("rellstm", {"recent": 3, "kept": 2, "screening": "learned", "mix": "learned"}),
-        ("relrnn", {"recent": 3, "kept": 2, "screening": "share", "recurrence": "gru"}),
-        ("relrnn", {"recent": 2, "kept": 0, "mix": "sum"}),
+        ("rellstm", {"recent": 3, "relevant": 2, "screening": "surprise", "attention": "dot"}),
+        ("rellstm", {"recent": 3, "relevant": 2, "screening": "learned", "mix": "learned"}),
+        ("relrnn", {"recent": 3, "relevant": 2, "screening": "share", "recurrence": "gru"}),
+        ("relrnn", {"recent": 2, "relevant": 0, "mix": "sum"}),
     ],
 )
 def test_options_of_cells(name, options):

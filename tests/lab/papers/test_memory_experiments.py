@@ -62,7 +62,12 @@ def test_gradients_and_memory_are_drawn(tmp_path):
 
 def test_which_states_are_kept(tmp_path):
     result = screening.run(
-        sweeps=("kept", "screening"), sizes=(3,), delay=9, delays=(9,), out=str(tmp_path), **SMALL
+        sweeps=("relevant", "screening"),
+        sizes=(3,),
+        delay=9,
+        delays=(9,),
+        out=str(tmp_path),
+        **SMALL,
     )
     few, *rest = result.records
     assert few.name == "ν 15, ρ 3, attention"

@@ -159,7 +159,7 @@ def _build(name: str, shape: Shape) -> nn.Module:
     if name == PLAIN:
         torch.manual_seed(0)
         return PlainRelLSTM(shape.inputs, shape.units)
-    options = {"recent": RECENT, "kept": RELEVANT} if name.startswith("rel") else {}
+    options = {"recent": RECENT, "relevant": RELEVANT} if name.startswith("rel") else {}
     return build_network(name, shape, **options)
 
 

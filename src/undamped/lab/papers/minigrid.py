@@ -46,7 +46,7 @@ class AgentOptions(SeedOptions):
     recent: Annotated[
         PositiveInt, Default(5, "The number ν of last states that relrnn and rellstm attend to.")
     ]
-    kept: Annotated[NonNegativeInt, Default(5, "The number ρ of relevant states.")]
+    relevant: Annotated[NonNegativeInt, Default(5, "The number ρ of relevant states.")]
     copies: Annotated[PositiveInt, Default(16, "Environments that run in parallel.")]
     rollout: Annotated[
         PositiveInt, Default(128, "Frames of each environment between two rounds of learning.")
@@ -122,7 +122,7 @@ def run(
     for name in networks:
         declared = options_of(models[name])
         model_options = {"hidden_size": agent["units"]}
-        model_options |= {key: agent[key] for key in ("recent", "kept") if key in declared}
+        model_options |= {key: agent[key] for key in ("recent", "relevant") if key in declared}
         plan = Plan(environment, name, model_options, frames, copies, agent["rollout"], ppo, seed)
         report = prefixed(agent["progress"], f"{name} in {environment}")
         trained = train(plan, agent["out"], report)

@@ -56,7 +56,7 @@ LSTM_INITIALISATION = {"input_std": 1.0, "forget_bias": 1.0}
 updates. An LSTM that initially remembers for some twenty steps (a forget gate of σ(3)) learns to
 copy over that many, which it needs before it can fail at more."""
 ROTATION = {"optimizer": "rmsprop", "learning_rate": 1e-3, "constrained_learning_rate": 1e-4}
-MEMORY = {"recent": 10, "kept": 15}
+MEMORY = {"recent": 10, "relevant": 15}
 NETWORKS: dict[str, NetworkSetup] = {
     "orth-rnn": NetworkSetup(
         "rnn-orth", {"initialisation": "random", "nonlinearity": "modrelu"}, ROTATION
@@ -75,7 +75,7 @@ NETWORKS: dict[str, NetworkSetup] = {
     "memrnn": NetworkSetup("memrnn", {}, {"batch_size": 32}),
     "memlstm": NetworkSetup("memlstm", LSTM_INITIALISATION, {"learning_rate": 2e-3}),
     "sab": NetworkSetup("sab", LSTM_INITIALISATION, {"learning_rate": 2e-3}),
-    "relrnn": NetworkSetup("relrnn", {"recent": 10, "kept": 10}, {"batch_size": 32}),
+    "relrnn": NetworkSetup("relrnn", {"recent": 10, "relevant": 10}, {"batch_size": 32}),
     "rellstm": NetworkSetup("rellstm", {**MEMORY, **LSTM_INITIALISATION}, {"learning_rate": 2e-3}),
 }
 """Names and order are those of the thesis."""

@@ -32,7 +32,7 @@ SIZES = (3, 8, 18, 25)
 FIXED = 15
 """The value of ν while ρ varies, and of ρ while ν varies."""
 Screening = Literal["attention", "share", "surprise", "learned"]
-Sweep = Literal["kept", "recent", "screening"]
+Sweep = Literal["relevant", "recent", "screening"]
 
 
 class ScreeningOptions(RecallOptions):
@@ -75,7 +75,7 @@ def run(
     """How many states have to be stored, and which.
 
     Args:
-        sweeps: What varies: kept (ρ), recent (ν) or screening.
+        sweeps: What varies: relevant (ρ), recent (ν) or screening.
         sizes: The values of ρ and ν; the other is 15.
         ways: The screening rules, with ν = ρ = 15.
         delay: The delay of the training.
@@ -93,13 +93,13 @@ def run(
     for sweep in sweeps:
         if sweep == "screening":
             variants += [(FIXED, FIXED, way) for way in ways]
-        elif sweep == "kept":
+        elif sweep == "relevant":
             variants += [(FIXED, size, "attention") for size in sizes]
         else:
             variants += [(size, FIXED, "attention") for size in sizes]
     base, networks = NETWORKS["rellstm"], []
     for recent, relevant, screening in unique(variants):
-        memory = {"recent": recent, "kept": relevant, "screening": screening}
+        memory = {"recent": recent, "relevant": relevant, "screening": screening}
         setup = replace(base, options={**base.options, **memory})
         name = f"ν {recent}, ρ {relevant}, {screening}"
         trained = train_and_test("denoise", name, setup, delay, delays, budget)

@@ -16,6 +16,7 @@ Training sequences are short and have random lengths; tests are longer.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -105,8 +106,8 @@ class EventTask(GeneratedTask):
         """Return the test at each length."""
         tests: dict[str, Task] = {}
         for length in self.test_lengths:
-            test = type(self).__new__(type(self))
-            test.__dict__.update(self.__dict__, _test_length=length)
+            test = copy.copy(self)
+            test._test_length = length
             tests[f"{length} steps"] = test
         return tests
 

@@ -111,7 +111,7 @@ def backtest(
     *,
     horizon: int,
     folds: int = 3,
-    share: float = 0.3,
+    fraction: float = 0.3,
     origins: int = 100,
     options: Mapping[str, Any] | None = None,
     model_options: Mapping[str, Mapping[str, Any]] | None = None,
@@ -126,7 +126,7 @@ def backtest(
         models: Registry names, and "auto".
         horizon: Steps of a forecast.
         folds: Number of folds; models are trained before each.
-        share: The fraction of every series that is forecast, at its end.
+        fraction: The fraction of every series that is forecast, at its end.
         origins: The largest number of forecasts per fold; they are evenly spread.
         options: Further options of the task: season, quantiles, window, forecast, ….
         model_options: Options of each model, by its name.
@@ -138,12 +138,12 @@ def backtest(
         >>> wave = np.sin(np.arange(200) / 3)[:, None]
         >>> result = backtest(SeriesSet.of([wave]), ["seasonal-naive", "ridge-lags"], horizon=6)
     """
-    if not 0 < share < 0.9:
+    if not 0 < fraction < 0.9:
         raise OptionError(
-            f"share must be between 0 and 0.9, got {share}. For example 0.3, the last three tenths "
+            f"fraction must be between 0 and 0.9, got {fraction}. For example 0.3, the last three tenths "
             "of every series."
         )
-    tasks = _tasks(series_set, horizon, folds, share, dict(options or {}), seed)
+    tasks = _tasks(series_set, horizon, folds, fraction, dict(options or {}), seed)
     results = []
     for index, model in enumerate(models):
 
@@ -188,7 +188,7 @@ def _tasks(
         raise DataError(
             f"{series_set.source}: a backtest needs at least {folds} origins, one per fold, with "
             f"{horizon} values after them, got {max(0, last - first + 1)}. Choose a shorter "
-            "horizon, a larger share or fewer folds."
+            "horizon, a larger fraction or fewer folds."
         )
     edges = np.linspace(first, last + 1, folds + 1).round() / longest
     tasks = []

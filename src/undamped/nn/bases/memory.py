@@ -287,7 +287,7 @@ class MemoryCell(Cell):
             mix=getattr(arrays, attention.mix.upper()),
             screening=getattr(arrays, self.screened_by) if self.screened_by else -1,
             recent=getattr(self, "recent", 0),
-            relevant=getattr(self, "kept", 0),
+            relevant=getattr(self, "relevant", 0),
             lengths=lengths,
         )
         slots, scores, flags = self.as_slots(memory, batch)

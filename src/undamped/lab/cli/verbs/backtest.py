@@ -33,7 +33,7 @@ def backtest(options: Backtest) -> None:
     check_figure(figure)
     arguments = _arguments(options)
     with progress_bar("backtest") as progress:
-        result = run(**arguments, share=options.fraction, progress=progress)
+        result = run(**arguments, fraction=options.fraction, progress=progress)
     if figure is not None:
         from undamped.lab.report.forecast_figure import draw_backtest
 
