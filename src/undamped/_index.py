@@ -110,6 +110,7 @@ MODELS = {
     "taylor-net": "undamped.models.physics.ssinn:TaylorNet",
     "unicornn": "undamped.nn.unicornn:UnICORNN",
     "urnn": "undamped.nn.unitary:uRNN",
+    "window": "undamped.lab.baselines.window:WindowPerceptron",
 }
 
 TASKS = {
@@ -142,6 +143,7 @@ TASKS = {
     "identity-rules": "undamped.lab.tasks.relations.completion:IdentityRules",
     "identity-rules-4": "undamped.lab.tasks.relations.completion:IdentityRules4",
     "imdb": "undamped.lab.tasks.imdb:IMDB",
+    "last-digit": "undamped.lab.tasks.noise_padded:LastDigit",
     "last-event": "undamped.lab.tasks.events:LastEvent",
     "last-value": "undamped.lab.tasks.events:LastValue",
     "links": "undamped.lab.tasks.physics.links:Links",

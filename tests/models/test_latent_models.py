@@ -24,7 +24,8 @@ from undamped.lab.instruments.between_samples import predicted_curve
 from undamped.lab.training import fit
 from undamped.lab.training.update import check_loss
 from undamped.models.irregular.model import TimestampedModel
-from undamped.models.latent.points import Normal, observed_points, without
+from undamped.models.latent.points import Normal
+from undamped.models.timestamped import observed_points, without
 
 CLOCK = Clock(gap=0.4, span=3.0)
 ASKED = TaskShape(

@@ -193,7 +193,7 @@ def between_samples(
 
 
 def _observed(model: LatentModel, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    from undamped.models.latent.points import observed_points
+    from undamped.models.timestamped import observed_points
 
     points = observed_points(batch, model.gap, torch.float64)
     return points.values, points.times, points.mask

@@ -144,7 +144,12 @@ class EventTask(GeneratedTask):
 
 @tasks.register("last-event")
 class LastEvent(EventTask):
-    """Name the last of four marked symbols."""
+    """Name the last of four marked symbols.
+
+    Reference:
+        Y. Bengio, P. Simard, P. Frasconi. Learning long-term dependencies with gradient descent is
+        difficult. IEEE Transactions on Neural Networks 5, 1994: latching.
+    """
 
     symbols = output_size = 4
     multiset = torch.arange(4)
@@ -156,7 +161,12 @@ class LastEvent(EventTask):
 
 @tasks.register("first-event")
 class FirstEvent(EventTask):
-    """Name the first of four marked symbols."""
+    """Name the first of four marked symbols.
+
+    Reference:
+        S. Hochreiter, J. Schmidhuber. Long short-term memory. Neural Computation 9, 1997: temporal
+        order, in which distractors separate symbols.
+    """
 
     symbols = output_size = 4
     multiset = torch.arange(4)
@@ -168,7 +178,12 @@ class FirstEvent(EventTask):
 
 @tasks.register("event-before-last")
 class EventBeforeLast(EventTask):
-    """Name the last but one of four marked symbols."""
+    """Name the last but one of four marked symbols.
+
+    Reference:
+        W. K. Kirchner. Age differences in short-term retention of rapidly changing information.
+        Journal of Experimental Psychology 55, 1958: n-back.
+    """
 
     symbols = output_size = 4
     multiset = torch.arange(4)
@@ -180,7 +195,12 @@ class EventBeforeLast(EventTask):
 
 @tasks.register("event-order")
 class EventOrder(EventTask):
-    """Tell whether the first of four symbols was marked before the second."""
+    """Tell whether the first of four symbols was marked before the second.
+
+    Reference:
+        S. Hochreiter, J. Schmidhuber. Long short-term memory. Neural Computation 9, 1997: temporal
+        order.
+    """
 
     symbols, output_size = 4, 2
     multiset = torch.arange(4)
@@ -195,6 +215,10 @@ class Flags(EventTask):
     """Track three flags that are set and reset, and name their final state.
 
     Each flag is set once and reset once, in random order.
+
+    Reference:
+        D. Sussillo, O. Barak. Opening the black box: low-dimensional dynamics in high-dimensional
+        recurrent neural networks. Neural Computation 25, 2013: the flip-flop task.
     """
 
     symbols, output_size = 6, 8
@@ -213,6 +237,10 @@ class Cups(EventTask):
 
     The events are swaps of two cups, each pair twice. Swaps do not commute: this is the word
     problem of the symmetric group S₃, the smallest that needs a state that is not a count.
+
+    Reference:
+        W. Merrill, J. Petty, A. Sabharwal. The illusion of state in state-space models. ICML, 2024:
+        word problems of groups.
     """
 
     symbols = output_size = 3
@@ -230,7 +258,12 @@ class Cups(EventTask):
 
 @tasks.register("event-at-position")
 class EventAtPosition(EventTask):
-    """Name the n-th of four marked symbols, where the last step says n."""
+    """Name the n-th of four marked symbols, where the last step says n.
+
+    Reference:
+        A. Gu, T. Dao. Mamba: linear-time sequence modeling with selective state spaces. COLM, 2024:
+        selective copying.
+    """
 
     symbols = output_size = queries = 4
     multiset = torch.arange(4)
@@ -246,6 +279,10 @@ class LastValue(EventTask):
 
     A symbol is one of three keys with one of three values, and each of the nine is written once.
     The last step names a key.
+
+    Reference:
+        S. Arora and others. Zoology: measuring and improving recall in efficient language models.
+        ICLR, 2024: associative recall.
     """
 
     symbols, output_size, queries = 9, 3, 3
@@ -263,6 +300,10 @@ class PrefixDepth(EventTask):
     """Tell whether some prefix of brackets has more closing than opening ones.
 
     The events are three opening and three closing brackets, so that the total is always balanced.
+
+    Reference:
+        M. Hahn. Theoretical limitations of self-attention in neural sequence models. TACL, 2020:
+        Dyck languages.
     """
 
     symbols = output_size = 2

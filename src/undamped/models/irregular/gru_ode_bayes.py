@@ -15,8 +15,9 @@ from undamped._base.registry import models
 from undamped.models.irregular.gap_flows import STABLE_STEP, SolvedFlow
 from undamped.models.irregular.model import TimestampedModel
 from undamped.models.irregular.network import JumpNetwork, Parts, SampleOptions
-from undamped.models.latent.points import Points, log_normal, observed_points, target_points
+from undamped.models.latent.points import log_normal
 from undamped.models.task_model import LossOutput, TaskLoss
+from undamped.models.timestamped import Points, observed_points, target_points
 from undamped.nn.lstm import GRUCell
 from undamped.ode.fields.gru_field import GRUField
 

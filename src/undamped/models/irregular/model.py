@@ -13,7 +13,6 @@ from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from undamped._base.registry import models
 from undamped.models.irregular.network import Parts, TimestampedNetwork
-from undamped.models.latent.points import observed_points
 from undamped.models.task_model import (
     LossOutput,
     Readout,
@@ -24,6 +23,7 @@ from undamped.models.task_model import (
     readout_for,
     refuse_unfit,
 )
+from undamped.models.timestamped import observed_points
 from undamped.nn.sequence_tensors import padding_mask
 
 FORESIGHT = 1.0

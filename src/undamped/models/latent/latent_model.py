@@ -32,15 +32,17 @@ from undamped.models.latent.points import (
     Emission,
     LatentFlow,
     Normal,
-    Points,
-    observed_points,
     perceptron,
     standard,
-    target_points,
-    without,
 )
 from undamped.models.task_model import LossOutput, TaskLoss, TaskModel, needed_target_times
-from undamped.models.timestamped import timestamps_of
+from undamped.models.timestamped import (
+    Points,
+    observed_points,
+    target_points,
+    timestamps_of,
+    without,
+)
 
 Bound = Literal["elbo", "iwae"]
 HEAD = 32

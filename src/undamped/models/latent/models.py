@@ -26,9 +26,9 @@ from undamped.models.latent.latent_model import (
     LatentOptions,
     PathOptions,
 )
-from undamped.models.latent.points import UNITS, LatentFlow, Normal, Points, integral, standard
+from undamped.models.latent.points import UNITS, LatentFlow, Normal, integral, standard
 from undamped.models.task_model import LossOutput, TaskLoss
-from undamped.models.timestamped import gap_feature, refuse_before
+from undamped.models.timestamped import Points, gap_feature, refuse_before
 from undamped.ode.fields.perceptron import PerceptronField, RotatingField
 
 

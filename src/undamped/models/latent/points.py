@@ -1,4 +1,4 @@
-"""Parts of latent models: points in time, normal distributions, the encoder, and a latent flow.
+"""Parts of latent models: normal distributions, the encoder, and a latent flow.
 
 Inputs and targets of sequences are points in time, which a normal distribution emits. The latent
 flow is solved on a regular grid and interpolated at any times.
@@ -17,60 +17,12 @@ from undamped._base.contract import Batch
 from undamped._base.errors import ShapeError
 from undamped.models.irregular.gap_flows import SolvedFlow
 from undamped.models.irregular.network import TimestampedNetwork
-from undamped.models.timestamped import refuse_before, time_gaps, timestamps_of
-from undamped.nn.sequence_tensors import padding_mask, reverse_time
+from undamped.models.timestamped import Points, refuse_before, time_gaps, timestamps_of
+from undamped.nn.sequence_tensors import reverse_time
 
 SMALLEST_NOISE = 1e-3
 """Lower bound of learned noise, without which the likelihood is unbounded."""
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
-
-
-class Points(NamedTuple):
-    """Values with one timestamp per point and sequence.
-
-    Args:
-        times: (points, batch) timestamps; anything where the mask is false.
-        values: (points, batch, features); finite everywhere.
-        mask: (points, batch, features) which values are measured.
-    """
-
-    times: Tensor
-    values: Tensor
-    mask: Tensor
-
-    def joined(self, points: Points) -> Points:
-        """Return these points followed by others."""
-        return Points(*(torch.cat(pair) for pair in zip(self, points, strict=True)))
-
-
-def observed_points(batch: Batch, gap: float, dtype: torch.dtype) -> Points:
-    """Return the inputs of a batch as points of a type; regular steps are `gap` apart."""
-    x = batch.inputs
-    mask = torch.ones_like(x, dtype=torch.bool) if batch.observed is None else batch.observed
-    times = timestamps_of(batch, gap).double()
-    if batch.lengths is not None:
-        running = ~padding_mask(x, batch.lengths)
-        mask = mask & running
-        times = torch.where(running.squeeze(-1), times, 0.0)
-    return Points(times, x.to(dtype).masked_fill(~mask, 0), mask)
-
-
-def target_points(batch: Batch, dtype: torch.dtype) -> Points:
-    """Return the targets of a batch with target times as points."""
-    assert batch.target_times is not None
-    mask = torch.ones_like(batch.targets, dtype=torch.bool)
-    if (target_mask := batch.target_mask) is not None:
-        matches = target_mask.dim() == mask.dim()
-        mask = target_mask if matches else target_mask.unsqueeze(-1).expand_as(mask)
-    values = batch.targets.to(dtype).masked_fill(~mask, 0)
-    return Points(batch.target_times.double(), values, mask)
-
-
-def without(points: Points, excluded: Points) -> Points:
-    """Return points without those that `excluded` holds at the same time, to count none twice."""
-    same = points.times.unsqueeze(1) == excluded.times.unsqueeze(0)  # (points, excluded, batch)
-    repeated = (same.unsqueeze(-1) & excluded.mask.unsqueeze(0)).any(1)
-    return points._replace(mask=points.mask & ~repeated)
 
 
 class Normal(NamedTuple):

@@ -1,0 +1,113 @@
+"""Tasks of events: what models without memory can know, shown for every task."""
+
+import pytest
+import torch
+
+import undamped
+from undamped._base.errors import OptionError
+from undamped.lab.tasks import build
+
+EVENTS = [
+    "last-event",
+    "first-event",
+    "event-before-last",
+    "event-order",
+    "flags",
+    "cups",
+    "event-at-position",
+    "last-value",
+    "prefix-depth",
+]
+every = pytest.mark.parametrize("name", EVENTS)
+
+
+def events_of(task, batch):
+    """Return the marked symbols in their order (events, sequences), and their times."""
+    symbols, marks = batch.inputs[..., : task.symbols].argmax(-1), batch.inputs[..., task.symbols]
+    times = marks.T.nonzero()[:, 1].view(batch.inputs.shape[1], -1).T
+    return symbols.gather(0, times), times
+
+
+@every
+def test_answers_depend_on_the_order_alone(name):
+    """Every sequence has the same events, so order-free features are alike in all classes."""
+    task = build(name)
+    batch = task.test_tasks()["256 steps"].batch("test", 0, 200)
+    events, _ = events_of(task, batch)
+    assert (events.sort(0).values == task.multiset.sort().values.unsqueeze(1)).all()
+    assert len(batch.targets.unique()) == task.output_size
+
+
+@every
+def test_the_second_half_does_not_know_the_answer(name):
+    """Symbols after the events are drawn independently of them: a window there has chance."""
+    task = build(name)
+    batch = task.test_tasks()["1024 steps"].batch("test", 0, 384)
+    _, times = events_of(task, batch)
+    assert times.max() < 512
+    symbols = batch.inputs[512:, :, : task.symbols]
+    for answer in batch.targets.unique():
+        own = symbols[:, batch.targets == answer]
+        count = own.shape[0] * own.shape[1]
+        error = 5 * (1 / task.symbols / count) ** 0.5
+        assert (own.mean((0, 1)) - 1 / task.symbols).abs().max() < error
+
+
+@every
+def test_chance_is_the_commonest_answer(name):
+    task = build(name)
+    batch = task.test_tasks()["256 steps"].batch("test", 0, 384)
+    frequencies = torch.bincount(batch.targets, minlength=task.output_size) / 384
+    assert abs(frequencies.max() - task.chance.metric) < 0.1
+    assert abs(task.frequencies().sum() - 1) < 1e-6
+
+
+def test_answers_of_known_orders():
+    events = torch.tensor([[0], [3], [1], [2]])
+    none = torch.zeros(1, dtype=torch.long)
+    answers = {
+        name: build(name).answers_of(events, none).item()
+        for name in ("last-event", "first-event", "event-before-last", "event-order")
+    }
+    assert list(answers.values()) == [2, 0, 1, 1]
+    assert build("event-at-position").answers_of(events, torch.tensor([1])).item() == 3
+    flags = torch.tensor([[1], [0], [2], [3], [5], [4]])  # set 0, reset 1, set 2
+    assert build("flags").answers_of(flags, none).item() == 0b101
+    swaps = torch.tensor([[0], [1], [2], [0], [1], [2]])  # cups 1→2→3→1→2→3→1
+    assert build("cups").answers_of(swaps, none).item() == 0
+    written = torch.tensor([[0], [3], [1], [6], [2], [4], [7], [8], [5]])
+    last = [build("last-value").answers_of(written, torch.tensor([key])).item() for key in range(3)]
+    assert last == [2, 2, 2]
+    brackets = torch.tensor([[0, 0, 1], [1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 0, 0], [1, 1, 1]])
+    assert build("prefix-depth").answers_of(brackets, none).tolist() == [1, 0, 1]
+
+
+def test_training_sequences_are_short_and_of_random_length():
+    task = build("flags", length=96)
+    steps = {len(task.batch("train", index, 2).inputs) for index in range(40)}
+    assert len(steps) > 15 and min(steps) >= 32 and max(steps) <= 96
+    assert len(task.batch("valid", 0, 2).inputs) == 96
+
+
+def test_a_window_model_reads_only_its_window():
+    model = undamped.build("window", shape=undamped.models.TaskShape(5, 4), window=64)
+    batch = build("last-event").test_tasks()["1024 steps"].batch("test", 0, 8)
+    answers = model(batch)
+    batch.inputs[: 1024 - 64] = torch.randn(1024 - 64, 8, 5)
+    assert torch.equal(model(batch), answers)
+    short = torch.randn(10, 8, 5)
+    lengths = torch.tensor([10, 3, 1, 10, 10, 10, 10, 10])
+    padded = model(short, lengths=lengths)
+    short[3:, 1] = 9.0
+    assert torch.equal(model(short, lengths=lengths), padded)
+    with pytest.raises(OptionError, match="answers once, after the last step"):
+        undamped.build("window", shape=undamped.models.TaskShape(5, 4, readout="every"))
+
+
+def test_last_digits_are_in_the_first_half_of_tests():
+    task = build("last-digit", noise=0.0, test_lengths=(100, 400))
+    batch = task.test_tasks()["400 steps"].batch("test", 0, 50)
+    assert batch.inputs.shape == (400, 50, 8) and not batch.inputs[200:].any()
+    assert batch.inputs[:200].abs().amax((0, 2)).min() > 0.5
+    again = task.test_tasks()["400 steps"].batch("test", 1, 25)
+    assert torch.equal(batch.inputs[:, 25:], again.inputs)

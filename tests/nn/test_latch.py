@@ -1,0 +1,44 @@
+"""The latch network: closed gates hold a state exactly, for any time."""
+
+import torch
+
+import undamped
+
+
+def closed(net):
+    """Close all gates for inputs below zero, and open them for inputs above one."""
+    with torch.no_grad():
+        for layer in range(net.num_layers):
+            cell = net.cell(layer)
+            cell.input_weight[: cell.hidden_size] = 0.0
+            cell.input_weight[: cell.hidden_size, -1] = 8.0
+            cell.bias[: cell.hidden_size] = -4.0
+    return net
+
+
+def test_a_closed_gate_holds_the_state_to_the_last_bit():
+    torch.manual_seed(0)
+    net = closed(undamped.nn.Latch(3, 16, num_layers=2))
+    x = torch.randn(20_001, 2, 3)
+    x[..., -1] = 0.0
+    x[0, :, -1] = 1.0
+    output, state = net(x)
+    assert torch.equal(output[0], output[-1])
+    first, _ = net(x[:1])
+    torch.testing.assert_close(output[-1], first[0])  # products of other sizes round otherwise
+    assert output[-1].abs().max() > 0.5 and len(state) == 1
+
+
+def test_the_gradient_through_closed_gates_is_one():
+    torch.manual_seed(0)
+    net = closed(undamped.nn.Latch(3, 4).double())
+    state = torch.randn(1, 1, 4, dtype=torch.float64, requires_grad=True)
+    x = torch.zeros(5_000, 1, 3, dtype=torch.float64)
+    _, final = net(x, state)
+    (gradient,) = torch.autograd.grad(final.sum(), state)
+    assert torch.equal(gradient, torch.ones_like(gradient))
+
+
+def test_later_layers_read_the_input_too():
+    net = undamped.nn.Latch(3, 16, num_layers=3)
+    assert [net.cell(layer).input_size for layer in range(3)] == [3, 19, 19]
