@@ -1,6 +1,6 @@
 """Matrices constrained to a set, and orthogonal initialisation; imported on first access.
 
-Written by `python -m undamped._base.index`; do not edit.
+Written by `python -m undamped.lab.catalogue`; do not edit.
 """
 
 from undamped.parametrizations.cayley import Riemannian as Riemannian

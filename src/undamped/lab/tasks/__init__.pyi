@@ -1,6 +1,6 @@
 """Tasks: data, loss, metric, and the score of a naive baseline.
 
-Written by `python -m undamped._base.index`; do not edit.
+Written by `python -m undamped.lab.catalogue`; do not edit.
 """
 
 from undamped.lab.tasks.adding import Adding as Adding
