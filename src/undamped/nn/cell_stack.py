@@ -219,7 +219,6 @@ class CellStack(Penalised):
         """Do nothing; for compatibility with torch.nn.LSTM."""
 
     def penalty_option(self) -> str:
-        """Return the option with its value, if λ is not zero."""
         weight = self.orthogonality_penalty
         return f"orthogonality_penalty={weight:g}" if weight else ""
 

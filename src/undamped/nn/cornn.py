@@ -83,7 +83,6 @@ class CoRNNCell(CoupledCell):
         return y + self.dt * z, z
 
     def elementwise(self) -> Step:
-        """Return the kernel of one oscillator step."""
         return steps.CoupledOscillator(self.dt, self.gamma, self.epsilon)
 
     def state_bound(self, steps: int) -> tuple[float, float]:

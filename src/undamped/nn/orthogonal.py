@@ -97,7 +97,6 @@ class IsometricCell(CoupledCell):
         return (activate(self.nonlinearity, total, bias),)
 
     def elementwise(self) -> Step:
-        """Return the kernel of φ."""
         return activation_kernel(self.nonlinearity)
 
     def elementwise_tensors(self, constants: State) -> State:
@@ -289,7 +288,6 @@ class ORNNCell(IsometricCell):
         return operators.LowRank()
 
     def recurrent_matrix(self) -> Tensor:
-        """Return W."""
         down, up = self.constants()
         return (torch.eye(self.hidden_size).to(down) - down @ up).mT
 

@@ -70,7 +70,6 @@ class RNNCell(TorchCell):
         return (torch.tanh(total) if self.nonlinearity == "tanh" else torch.relu(total),)
 
     def elementwise(self) -> Step:
-        """Return the kernel of φ."""
         return activation_kernel(self.nonlinearity)
 
     def recurrent_matrix(self) -> Tensor:
@@ -194,13 +193,11 @@ class RNNOrthCell(RNNCell):
         return self.weight_hh, *(self.summed_bias() if self.thresholds else ())
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return φ(W_hh h + projected)."""
         if not self.thresholds:
             return super().advance(projected, state, constants)
         return (modrelu(projected + self.product(state, constants), constants[1]),)
 
     def elementwise(self) -> Step:
-        """Return the kernel of φ."""
         return activation_kernel("modrelu") if self.thresholds else super().elementwise()
 
     def plain_scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:

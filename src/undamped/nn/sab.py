@@ -159,7 +159,6 @@ class SABCell(MemoryCell):
         return untraced_scan(x, state, lengths)
 
     def compiled_scan(self, arguments: tuple[Any, ...]) -> ScanResult:
-        """Scan (time, batch, input) with the compiled loops, from their arguments."""
         from undamped.kernels.memory.scan import memory_scan
         from undamped.kernels.memory.sparse_shard import SparseShard
 
@@ -169,7 +168,6 @@ class SABCell(MemoryCell):
         return output, (*recurrent_state, past, final["flags"], final["clock"])
 
     def record(self, x: Tensor, state: State, lengths: Tensor | None = None) -> Record:
-        """Scan (time, batch, input) and return the attention."""
         from undamped.kernels.memory.scan import memory_record
         from undamped.kernels.memory.sparse_shard import SparseShard
 

@@ -151,7 +151,6 @@ class NnRNNCell(Penalised, IsometricCell):
         return self.free_parameters()[1:2]
 
     def penalty_option(self) -> str:
-        """Return the option δ with its value, if it is not zero."""
         return f"scale_penalty={self.scale_penalty:g}" if self.scale_penalty else ""
 
     def penalty_value(self) -> Tensor:

@@ -95,7 +95,6 @@ class TorchCell(CoupledCell):
         return self.weight_hh.chunk(self.gates)
 
     def plain_scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
-        """Scan in torch's kernel."""
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         projection = [self.get_parameter("weight_hr")] if hasattr(self, "weight_hr") else []
         return kernel_scan(

@@ -112,7 +112,6 @@ class UnitaryCell(CoupledCell):
         return (complex_modrelu(total, self.threshold(), self.softening),)
 
     def elementwise(self) -> Step:
-        """Return the kernel of complex modReLU."""
         return steps.ComplexModRelu(self.softening)
 
     def elementwise_tensors(self, constants: State) -> State:
@@ -141,7 +140,6 @@ class TransformCell(UnitaryCell):
         return [self.free]
 
     def recurrent_matrix(self) -> Tensor:
-        """Return W."""
         return self.maps(self.free)
 
     def constants(self) -> State:
@@ -273,7 +271,6 @@ class EURNNCell(TransformCell):
         return self.bias + self.softening if self.unitary else self.bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return modReLU(W h + V x)."""
         if self.unitary:
             return super().advance(projected, state, constants)
         return (modrelu(projected + self.product(state, constants), self.bias),)
@@ -329,11 +326,9 @@ class FullCapacityURNNCell(UpdateCounter, UnitaryCell):
         return [self.unitary]
 
     def recurrent_matrix(self) -> Tensor:
-        """Return W."""
         return self.maps(self.unitary)
 
     def constants(self) -> State:
-        """Return W as a real matrix of twice the size."""
         if not self._warned:
             self._check_updates()
         return super().constants()

@@ -103,7 +103,6 @@ class Fourier(StructuredOperator):
 
     @classmethod
     def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
-        """Make one from what `describe` returned."""
         return cls(tensors[0])
 
     def bind(self, tensors: Sequence[Tensor]) -> None:
@@ -206,7 +205,6 @@ class Layers(StructuredOperator):
 
     @classmethod
     def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
-        """Make one from what `describe` returned."""
         return cls(tensors[0], bool(numbers[0]))
 
     def bind(self, tensors: Sequence[Tensor]) -> None:

@@ -103,7 +103,6 @@ class Filtered(Projection):
 
     @classmethod
     def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
-        """Make one from what `describe` returned."""
         step, decay, softening, velocity, moment = numbers
         return cls(tensors[0], (step, decay, softening), bool(velocity), bool(moment))
 

@@ -124,7 +124,6 @@ class Shard(BatchShard):
         return Buffers(*self.buffers((total,), (row,), (rows, self.hidden), both))
 
     def forward(self) -> None:
-        """Run; what is needed later stays in this object."""
         t, steps, batch, hidden = self.tensors, self.steps, self.batch, self.hidden
         total = self.slots + steps
         self.states = self.empty(total, batch, hidden)
@@ -192,7 +191,6 @@ class Shard(BatchShard):
         return self.final_rows.clamp_min(0).t().unsqueeze(-1).expand(-1, -1, self.hidden)
 
     def record(self) -> Record:
-        """Return what was attended to."""
         steps, batch, slots = self.steps, self.batch, self.slots
         weights, over = self.x.new_zeros(batch, steps, slots + steps), self.over
         if self.grows:
@@ -211,7 +209,6 @@ class Shard(BatchShard):
         return Record(weights[:, :, slots:], relevant.transpose(0, 1))
 
     def backward(self, output: Tensor, *carried: Tensor) -> dict[str, Tensor]:
-        """Return the gradients of the tensors, and of x under "x"."""
         mixed, cell, slots = (
             part[:, self.part] if dim else part[self.part]
             for part, dim in zip(carried, self.finals.values(), strict=False)

@@ -87,7 +87,6 @@ class BayesNetwork(JumpNetwork):
         return self.cell.constants()
 
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
-        """Return the state with h moved over the gaps."""
         return self.gap_flow(state[0], gaps), state[1]
 
 

@@ -175,7 +175,6 @@ class MemoryCell(Cell):
 
     @property
     def state_sizes(self) -> tuple[int | None, ...]:
-        """Size of each part of the state; None if it grows."""
         recurrent_sizes = (self.hidden_size,) * (1 + len(self.recurrence.state_names))
         return (*recurrent_sizes, *self.memory_sizes)
 

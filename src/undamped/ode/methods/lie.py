@@ -76,7 +76,6 @@ class LinearRotating(Rotating):
     """
 
     def generator(self, t: Any, y: Tensor) -> Tensor:
-        """Return b."""
         return self.function(t)
 
 

@@ -169,7 +169,6 @@ class Kicked(Solver):
         return (self.advance(field, t, h, state[0], None)[0],), None
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
-        """Return the method ready for one solve."""
         return KickedStepper(self, field, t, y)
 
 
@@ -184,7 +183,6 @@ class KickedStepper(Stepper):
         self._next: Tensor | None = None
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Return the solution at t + h, without accepting it."""
         reached, self._next = self.solver.advance(self.field, t, h, self.state[0], self._force)
         self._proposed = (reached,)
         return reached
@@ -293,7 +291,6 @@ class TaoOfCopies(Tao):
     name = "tao"
 
     def start(self, field: Field, t: Number, y: Tensor) -> SolverState:
-        """Begin with the copies of the state."""
         return (y,)
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:

@@ -134,7 +134,6 @@ class AutoStepper(Stepper):
 
     @property
     def active(self) -> Stepper:
-        """The stepper in use."""
         return self.using
 
     def memory(self, control: StepControl, norm: ErrorNorm) -> Any:
@@ -157,28 +156,22 @@ class AutoStepper(Stepper):
         return self.using.attempt(t, h)
 
     def error(self) -> Tensor:
-        """Return the error estimate of the last attempt."""
         return self.using.error()
 
     def error_norm(self, norm: ErrorNorm) -> float:
-        """Return the error estimate in units of the tolerance."""
         self._measured = True
         return self.using.error_norm(norm)
 
     def movement(self, norm: ErrorNorm, y1: Tensor) -> float:
-        """Return the size of the last attempt's change in units of the tolerance."""
         return self.using.movement(norm, y1)
 
     def measure(self, norm: ErrorNorm, y: Tensor, terms: Any, parts: Sequence[Tensor]) -> float:
-        """Return the size of a sum in units of the tolerance at y."""
         return self.using.measure(norm, y, terms, parts)
 
     def fastest_rate(self) -> float | None:
-        """Return how fast the field changes, by the method in use."""
         return self.using.fastest_rate()
 
     def note_rate(self, rate: float | None) -> None:
-        """Take a measured rate of the field at the last attempt into account."""
         self._tangent_rate = rate
 
     def accept(self) -> None:

@@ -207,7 +207,6 @@ class RosenbrockStepper(Stepper):
         return self._proposed[0]
 
     def accept(self) -> None:
-        """Accept the attempt."""
         super().accept()
         self._start = None
 
@@ -219,5 +218,4 @@ class RosenbrockStepper(Stepper):
         return [(weight, node, self.inside(0.0, node)) for weight, node in nodes]
 
     def inside(self, h: float, fraction: float) -> Tensor:
-        """Return the value at a fraction of the step."""
         return _inside(self.state[0], self._proposed[0], self._stages, fraction)
