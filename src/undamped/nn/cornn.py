@@ -72,7 +72,6 @@ class CoRNNCell(CoupledCell):
             nn.init.uniform_(parameter, -bound, bound)
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """Return W and 𝒲."""
         return self.weight_hh.chunk(2, dim=1)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:

@@ -90,7 +90,6 @@ class AntisymmetricRNNCell(CoupledCell):
         return slope.unsqueeze(-1) * matrix
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Make one Euler step."""
         return (state[0] + self.step * torch.tanh(projected + self.product(state, constants)),)
 
     def elementwise(self) -> Step:
@@ -210,7 +209,6 @@ class LipschitzRNNCell(CoupledCell):
         return (torch.cat(self.matrices()),)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Make one Euler step."""
         linear, inner = self.product(state, constants).chunk(2, dim=-1)
         return (state[0] + self.step * (linear + torch.tanh(inner + projected)),)
 

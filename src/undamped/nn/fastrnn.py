@@ -30,7 +30,6 @@ class FastCell(CoupledCell):
         self.weight_hh = nn.Parameter(0.1 * torch.randn(hidden_size, hidden_size))
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """Return U."""
         return (self.weight_hh,)
 
 
@@ -72,7 +71,6 @@ class FastRNNCell(FastCell):
         return self.weight_hh, torch.sigmoid(self.new_logit), torch.sigmoid(self.old_logit)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return α tanh(…) + β h."""
         _, new, old = constants
         return (new * torch.tanh(projected + self.product(state, constants)) + old * state[0],)
 
@@ -171,7 +169,6 @@ class IncrementalRNNCell(CoupledCell):
         self.steps = nn.Parameter(torch.full((iterations,), step))
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """Return U."""
         return (self.weight_hh,)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
@@ -187,7 +184,6 @@ class IncrementalRNNCell(CoupledCell):
         return steps.Iterated(self.alpha)
 
     def elementwise_tensors(self, constants: State) -> State:
-        """Return the trained steps."""
         return (self.steps,)
 
 

@@ -94,11 +94,9 @@ class IndRNNCell(UpdateHooks, Cell):
         return F.layer_norm(x, x.shape[-1:]) if self.normalise else x
 
     def project(self, x: Tensor) -> Tensor:
-        """Return V x + b."""
         return F.linear(self.read(x), self.input_weight, self.bias)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return relu(w ⊙ h + V x + b)."""
         return (torch.relu(self.weight * state[0] + projected),)
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
@@ -110,7 +108,6 @@ class IndRNNCell(UpdateHooks, Cell):
         return output, (final,)
 
     def updated_parameters(self) -> Iterable[nn.Parameter]:
-        """Return the recurrent weights."""
         return [self.weight]
 
     def after_update(self) -> None:

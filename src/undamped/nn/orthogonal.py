@@ -91,7 +91,6 @@ class IsometricCell(CoupledCell):
         return (self.input_weight,) if self.thresholds else (self.input_weight, self.bias)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return φ(W h + V x)."""
         total = projected + self.product(state, constants)
         bias = self.bias if self.thresholds else torch.zeros_like(self.bias)
         return (activate(self.nonlinearity, total, bias),)
@@ -156,7 +155,6 @@ class ExpRNNCell(UpdateCounter, IsometricCell):
             self.count_updates()
 
     def updated_parameters(self) -> Iterable[nn.Parameter]:
-        """Return A."""
         return self.free_parameters()
 
     def after_outer_update(self) -> None:
@@ -280,7 +278,6 @@ class ORNNCell(IsometricCell):
         return state[0] - (state[0] @ down) @ up
 
     def linear_tensors(self, constants: State) -> State:
-        """Return both factors."""
         return constants
 
     def operator(self) -> Operator:
@@ -366,7 +363,6 @@ class GORUCell(CoupledCell):
         return (u * state[0] + (1 - u) * candidate,)
 
     def elementwise_tensors(self, constants: State) -> State:
-        """Return the threshold of modReLU."""
         return (self.bias,)
 
 

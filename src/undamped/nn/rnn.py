@@ -65,7 +65,6 @@ class RNNCell(TorchCell):
         self.torch_kernel = f"rnn_{nonlinearity}"
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return φ(W_hh h + projected)."""
         total = projected + self.product(state, constants)
         return (torch.tanh(total) if self.nonlinearity == "tanh" else torch.relu(total),)
 

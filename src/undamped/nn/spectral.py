@@ -147,7 +147,6 @@ class NnRNNCell(Penalised, IsometricCell):
         return torch.cat([scales[:pairs].repeat_interleave(2), scales[pairs:]])
 
     def updated_parameters(self) -> Iterable[nn.Parameter]:
-        """Return γ."""
         return self.free_parameters()[1:2]
 
     def penalty_option(self) -> str:

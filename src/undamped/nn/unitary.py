@@ -107,7 +107,6 @@ class UnitaryCell(CoupledCell):
         return self.bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return modReLU(W h + V x)."""
         total = projected + self.product(state, constants)
         return (complex_modrelu(total, self.threshold(), self.softening),)
 
@@ -115,7 +114,6 @@ class UnitaryCell(CoupledCell):
         return steps.ComplexModRelu(self.softening)
 
     def elementwise_tensors(self, constants: State) -> State:
-        """Return the threshold of modReLU."""
         return (self.threshold(),)
 
 
@@ -150,7 +148,6 @@ class TransformCell(UnitaryCell):
         return (real_form(matrix) if matrix.is_complex() else matrix,)
 
     def product(self, state: State, constants: State) -> Tensor:
-        """Return W h."""
         if self._forms_matrix:
             return super().product(state, constants)
         if not self.maps.unitary:
@@ -322,7 +319,6 @@ class FullCapacityURNNCell(UpdateCounter, UnitaryCell):
         return [self.unitary]
 
     def updated_parameters(self) -> Iterable[nn.Parameter]:
-        """Return W."""
         return [self.unitary]
 
     def recurrent_matrix(self) -> Tensor:
@@ -334,7 +330,6 @@ class FullCapacityURNNCell(UpdateCounter, UnitaryCell):
         return super().constants()
 
     def before_update(self) -> None:
-        """Store W."""
         self._previous = self.unitary.detach().clone()
 
     def after_update(self) -> None:

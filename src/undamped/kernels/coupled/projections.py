@@ -36,7 +36,6 @@ class Linear(Projection):
         shard: slice,
         lengths: Tensor | None,
     ) -> ProjectionPass:
-        """Begin."""
         return LinearPass(tensors)
 
 
@@ -51,7 +50,6 @@ class LinearPass(ProjectionPass):
         self.state, self.state_gradient = [], []
 
     def forward(self, chunk: int, x: Tensor, out: Tensor) -> None:
-        """V x + b."""
         rows, answer = x.flatten(0, 1), out.flatten(0, 1)
         if self.bias is None:
             torch.mm(rows, self.transposed, out=answer)
@@ -118,7 +116,6 @@ class Filtered(Projection):
         shard: slice,
         lengths: Tensor | None,
     ) -> ProjectionPass:
-        """Begin."""
         return _FilteredPass(self, tensors, state, chunks, self.decays[:, shard], lengths)
 
 

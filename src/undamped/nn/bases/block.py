@@ -98,7 +98,6 @@ class Block(Cell):
         return tuple(like.new_empty(1, batch, n).bernoulli_(p).div_(p) for n in sizes)
 
     def constants(self) -> State:
-        """Return those of the cell."""
         return self.cell.cached_constants()
 
     def project(self, x: Tensor) -> Tensor:

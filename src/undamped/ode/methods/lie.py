@@ -219,7 +219,6 @@ class LieEuler(LieMethod):
     order = 1
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Rotate."""
         y = state[0]
         b = generator_of(field, stage_times(t, h, (0.0,), y)[0], y)
         return (rotated(y, skew_exponential(h * b)),), None

@@ -165,7 +165,6 @@ class Kicked(Solver):
         return y, force
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Take a step."""
         return (self.advance(field, t, h, state[0], None)[0],), None
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
@@ -294,6 +293,5 @@ class TaoOfCopies(Tao):
         return (y,)
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Step both."""
         copies = state[0].chunk(2, dim=-1)
         return (torch.cat(super().step(field, t, h, copies)[0], dim=-1),), None

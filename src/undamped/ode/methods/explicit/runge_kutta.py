@@ -226,7 +226,6 @@ class RungeKuttaStepper(Stepper):
         return self._stages[0]
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Attempt a step."""
         # Release the last step's stages, or the stages of two steps would be in memory.
         self._stages = []
         add = self._sums

@@ -95,7 +95,6 @@ class Auto(Solver):
         return self._method(t).step(field, t, h, state)
 
     def repeat(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
-        """Repeat a step as it was taken."""
         return self._method(t).repeat(field, t, h, state)
 
     def replay(
@@ -150,7 +149,6 @@ class AutoStepper(Stepper):
         return memory.next_factor(error, accepted)
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Attempt a step."""
         self._step, self._measured, self._tangent_rate = (t, h), False, None
         self.solver.note(t, isinstance(self.using, ImplicitStepper))
         return self.using.attempt(t, h)

@@ -169,7 +169,6 @@ class Rodas5P(Solver):
     def replay(
         self, field: Field, t: Number, h: Number, state: SolverState, inside: Sequence[float] = ()
     ) -> tuple[SolverState, list[Tensor]]:
-        """Repeat a step."""
         stages = self.stages(field, t, h, state[0])
         y1 = combine(state[0], 1.0, _WEIGHTS, stages)
         return (y1,), [_inside(state[0], y1, stages, fraction) for fraction in inside]
@@ -197,7 +196,6 @@ class RosenbrockStepper(Stepper):
         self._stages: list[Tensor] = []
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Attempt a step."""
         (y,) = self.state
         if self._start is None and y.numel():
             self._start = self.solver.begin(self.field, t, h, y)

@@ -98,7 +98,6 @@ class ImplicitStepper(Stepper):
         return [point for point in points if point[0] != 0]
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Attempt a step."""
         y = self.state[0]
         if not y.numel():
             self.current = Attempt(self, t, h, y.detach(), self._linearization(y, 1))
