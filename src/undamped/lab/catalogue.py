@@ -15,13 +15,14 @@ import importlib
 import json
 import pkgutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import undamped
 from undamped._base import registry
 from undamped._base.docstrings import sections
-from undamped._base.options import settings_of
+from undamped._base.options import Option, options_of
 from undamped._base.registry import Registry
 
 PACKAGES: dict[str, tuple[Registry[Any], tuple[str, ...]]] = {
@@ -85,6 +86,16 @@ def describe_entry(name: str, names: Registry[Any]) -> dict[str, Any]:
             for option in settings_of(entry).values()
         ],
     }
+
+
+def settings_of(target: Callable[..., Any]) -> dict[str, Option]:
+    """Return the options that can be written in a file: all but those that are functions."""
+    return {n: option for n, option in options_of(target).items() if not _is_function(option)}
+
+
+def _is_function(option: Option) -> bool:
+    kinds = get_args(option.annotation) or (option.annotation,)
+    return any(get_origin(kind) is Callable for kind in (option.annotation, *kinds))
 
 
 def index_text() -> str:

@@ -18,8 +18,7 @@ from undamped.nn.bases.updates import Penalised
 from undamped.nn.orthogonal import IsometricCell
 from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
-from undamped.parametrizations.schur import Schur
-from undamped.parametrizations.singular_band import SingularBand
+from undamped.parametrizations.spectra import Schur, SingularBand
 
 
 class SpectralRNNCell(IsometricCell):

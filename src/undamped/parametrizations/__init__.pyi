@@ -15,8 +15,8 @@ from undamped.parametrizations.initial import random_orthogonal as random_orthog
 from undamped.parametrizations.matrix_set import MatrixSet as MatrixSet
 from undamped.parametrizations.matrix_set import isometry_defect as isometry_defect
 from undamped.parametrizations.matrix_set import nearest_isometry as nearest_isometry
-from undamped.parametrizations.schur import Schur as Schur
-from undamped.parametrizations.singular_band import SingularBand as SingularBand
-from undamped.parametrizations.singular_band import orthogonality_penalty as orthogonality_penalty
+from undamped.parametrizations.spectra import Schur as Schur
+from undamped.parametrizations.spectra import SingularBand as SingularBand
+from undamped.parametrizations.spectra import orthogonality_penalty as orthogonality_penalty
 from undamped.parametrizations.transforms import FourierUnitary as FourierUnitary
 from undamped.parametrizations.transforms import Givens as Givens

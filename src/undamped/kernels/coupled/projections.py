@@ -24,10 +24,6 @@ def kernels() -> Any:
 class Linear(Projection):
     """x → V x + b; tensors: V (answer, input) and, where there is one, b (answer,)."""
 
-    def width(self, tensors: Sequence[Tensor]) -> int:
-        """The rows of V."""
-        return tensors[0].shape[0]
-
     def begin(
         self,
         tensors: Sequence[Tensor],
@@ -103,10 +99,6 @@ class Filtered(Projection):
     def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
         step, decay, softening, velocity, moment = numbers
         return cls(tensors[0], (step, decay, softening), bool(velocity), bool(moment))
-
-    def width(self, tensors: Sequence[Tensor]) -> int:
-        """The rows of V."""
-        return tensors[0].shape[0]
 
     def begin(
         self,
