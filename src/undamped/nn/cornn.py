@@ -150,7 +150,6 @@ class LEMCell(CoupledCell):
         return (*self.weight_hh.chunk(3), self.weight_zy)
 
     def constants(self) -> State:
-        """Return the matrices that multiply y and z."""
         return self.weight_hh, self.weight_zy
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
@@ -164,7 +163,6 @@ class LEMCell(CoupledCell):
         return y + c * (torch.tanh(F.linear(z, of_z) + slow) - y), z
 
     def elementwise(self) -> Step:
-        """Return the kernel of both states."""
         return steps.LongExpressive(self.dt)
 
     def elementwise_tensors(self, constants: State) -> State:

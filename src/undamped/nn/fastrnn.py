@@ -67,7 +67,6 @@ class FastRNNCell(FastCell):
         self.old_logit = nn.Parameter(torch.tensor([old_logit]))
 
     def constants(self) -> State:
-        """Return U, α and β."""
         return self.weight_hh, torch.sigmoid(self.new_logit), torch.sigmoid(self.old_logit)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
@@ -180,7 +179,6 @@ class IncrementalRNNCell(CoupledCell):
         return (total - state[0],)
 
     def elementwise(self) -> Step:
-        """Return the kernel of the iterations."""
         return steps.Iterated(self.alpha)
 
     def elementwise_tensors(self, constants: State) -> State:

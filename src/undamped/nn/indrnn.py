@@ -111,7 +111,6 @@ class IndRNNCell(UpdateHooks, Cell):
         return [self.weight]
 
     def after_update(self) -> None:
-        """Clamp the recurrent weights."""
         self.clamp()
 
     @torch.no_grad()
@@ -227,7 +226,6 @@ class DenseIndRNNCell(IndRNNCell):
 
     @classmethod
     def sources(cls, layer: int, options: Mapping[str, Any]) -> tuple[int, ...]:
-        """Return all layers below, and the input."""
         return tuple(range(layer))
 
 

@@ -125,7 +125,6 @@ class MomentumCell(CoupledCell):
         nn.init.uniform_(self.bias_ih, -bound, bound)
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """Return U, block by block."""
         return self.weight_hh.chunk(self.blocks)
 
     def input_tensors(self) -> State:

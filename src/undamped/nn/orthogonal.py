@@ -99,7 +99,6 @@ class IsometricCell(CoupledCell):
         return activation_kernel(self.nonlinearity)
 
     def elementwise_tensors(self, constants: State) -> State:
-        """Return the threshold of modReLU, if it is φ."""
         return (self.bias,) if self.thresholds else ()
 
     def step_gradient_bound(self) -> Tensor:
@@ -264,7 +263,6 @@ class ORNNCell(IsometricCell):
         self.vectors = nn.Parameter(maps.sample_vectors().to(self.bias))
 
     def constrained_parameters(self) -> Iterable[nn.Parameter]:
-        """Return the vectors of the reflections."""
         return [self.vectors]
 
     def constants(self) -> State:
@@ -281,7 +279,6 @@ class ORNNCell(IsometricCell):
         return constants
 
     def operator(self) -> Operator:
-        """Return the kernel of h − (h A) B."""
         return operators.LowRank()
 
     def recurrent_matrix(self) -> Tensor:

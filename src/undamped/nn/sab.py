@@ -86,7 +86,6 @@ class SABCell(MemoryCell):
 
     @property
     def output_size(self) -> int:
-        """Size of h and c together."""
         return 2 * self.hidden_size
 
     @property
@@ -95,7 +94,6 @@ class SABCell(MemoryCell):
         return (None, None, 1)
 
     def output(self, state: State) -> Tensor:
-        """Return (h, c)."""
         return torch.cat(state[:2], dim=-1)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:

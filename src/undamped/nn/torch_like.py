@@ -87,11 +87,9 @@ class TorchCell(CoupledCell):
         return (self.bias_ih + self.bias_hh,)
 
     def input_tensors(self) -> State:
-        """Return the input matrix and the bias of all gates."""
         return self.weight_ih, *self.summed_bias()
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """Return the square block of each gate."""
         return self.weight_hh.chunk(self.gates)
 
     def plain_scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:

@@ -131,7 +131,6 @@ class UnICORNNCell(Cell):
         return self.dt * torch.sigmoid(self.step_logit)
 
     def constants(self) -> State:
-        """Return the effective step."""
         return (self.effective_step(),)
 
     def project(self, x: Tensor) -> Tensor:

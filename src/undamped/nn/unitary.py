@@ -76,12 +76,10 @@ class UnitaryCell(CoupledCell):
 
     @property
     def state_sizes(self) -> tuple[int | None, ...]:
-        """Number of real and imaginary parts."""
         return (self.output_size,)
 
     @property
     def output_size(self) -> int:
-        """Number of real and imaginary parts."""
         return 2 * self.hidden_size
 
     def initial_state(self, batch: int, like: Tensor) -> State:
@@ -99,7 +97,6 @@ class UnitaryCell(CoupledCell):
         return (real_form(self.recurrent_matrix()),)
 
     def input_tensors(self) -> State:
-        """Return V, real and imaginary parts."""
         return (self.input_weight,)
 
     def threshold(self) -> Tensor:

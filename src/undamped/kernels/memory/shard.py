@@ -107,7 +107,6 @@ class Shard(BatchShard):
 
     @property
     def output(self) -> Tensor:
-        """The hidden states."""
         return self.states[self.slots :]
 
     def _weights(self, *, transposed: bool) -> Weights:

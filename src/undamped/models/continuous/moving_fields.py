@@ -206,7 +206,6 @@ class IsospectralAntisymmetricField(AntisymmetricField):
         return bracket(skew, self.target - self.target.mT)
 
     def constants(self) -> tuple[Tensor, ...]:
-        """Return S₀."""
         return (self.skew(),)
 
     def read(self, value: Tensor, *constants: Tensor) -> tuple[Tensor, ...]:

@@ -63,7 +63,6 @@ class BayesNetwork(JumpNetwork):
         return (self.hidden_size, self.hidden_size)
 
     def project(self, x: Tensor, observed: Tensor, gaps: Tensor, state: Parts) -> Tensor:
-        """Return values and their mask."""
         return torch.cat([x, observed.to(x.dtype)], -1)
 
     def expected(self, hidden: Tensor) -> tuple[Tensor, Tensor]:

@@ -192,7 +192,6 @@ class KickedStepper(Stepper):
         self._force = self._next
 
     def restart(self) -> None:
-        """Forget the force: the field jumps here."""
         self._force = None
 
 

@@ -273,7 +273,6 @@ class RungeKuttaStepper(Stepper):
         self._first = self._stages[-1] if self._reuses else None
 
     def restart(self) -> None:
-        """Evaluate the first stage again."""
         self._first = None
 
     def inside(self, h: float, fraction: float) -> Tensor:

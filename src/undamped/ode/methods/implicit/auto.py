@@ -100,7 +100,6 @@ class Auto(Solver):
     def replay(
         self, field: Field, t: Number, h: Number, state: SolverState, inside: Sequence[float] = ()
     ) -> tuple[SolverState, list[Tensor]]:
-        """Repeat a step by the method that took it."""
         return self._method(t).replay(field, t, h, state, inside)
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
