@@ -87,7 +87,6 @@ class IsometricCell(CoupledCell):
         return parametrizations_of(self) or self
 
     def input_tensors(self) -> State:
-        """Return V, and the bias if φ is not modReLU."""
         return (self.input_weight,) if self.thresholds else (self.input_weight, self.bias)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
@@ -344,11 +343,9 @@ class GORUCell(CoupledCell):
         return self.orthogonal
 
     def constants(self) -> State:
-        """Return U_r, U_u and O, stacked."""
         return (torch.cat([self.gate_weight, self.orthogonal]),)
 
     def input_tensors(self) -> State:
-        """Return V of both gates and the candidate, and the biases of the gates."""
         return self.input_weight, torch.cat([self.gate_bias, torch.zeros_like(self.bias)])
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:

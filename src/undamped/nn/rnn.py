@@ -184,11 +184,9 @@ class RNNOrthCell(RNNCell):
         return [self.get_parameter("weight_hh")]
 
     def input_tensors(self) -> State:
-        """Return W_xh, and b unless it is a threshold."""
         return (self.weight_ih,) if self.thresholds else super().input_tensors()
 
     def constants(self) -> State:
-        """Return W_hh, and the threshold if there is one."""
         return self.weight_hh, *(self.summed_bias() if self.thresholds else ())
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:

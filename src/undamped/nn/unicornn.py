@@ -134,7 +134,6 @@ class UnICORNNCell(Cell):
         return (self.effective_step(),)
 
     def project(self, x: Tensor) -> Tensor:
-        """Return V u + b."""
         return F.linear(x, self.input_weight, self.bias)
 
     def force(self, projected: Tensor, position: Tensor) -> Tensor:

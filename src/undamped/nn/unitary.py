@@ -249,7 +249,6 @@ class EURNNCell(TransformCell):
 
     @property
     def output_size(self) -> int:
-        """Number of real and imaginary parts, or of real states."""
         return (2 if self.unitary else 1) * self.hidden_size
 
     @property
