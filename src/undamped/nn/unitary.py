@@ -152,7 +152,6 @@ class TransformCell(UnitaryCell):
         return to_pair(self.maps.transform(self.free, to_complex(state[0])))
 
     def operator(self) -> Operator:
-        """Return a dense product, or the transforms."""
         return super().operator() if self._forms_matrix else self._transforms()[1]
 
 

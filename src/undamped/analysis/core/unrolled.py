@@ -84,7 +84,6 @@ class UnrolledTorch(Unrolled):
         }[network.mode]
 
     def initial(self, batch: int, like: Tensor) -> list[State]:
-        """Return zeros, as the module does."""
         net = self.network
         hidden = like.new_zeros(batch, net.proj_size or net.hidden_size)
         if net.mode != "LSTM":

@@ -58,7 +58,6 @@ class LowRank(StructuredOperator):
         torch.addmm(rows, rows @ self.up_transposed, self.down_transposed, alpha=-1, out=out)
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
-        """Three thin products over all steps and sequences."""
         return -inputs.t() @ (gradients @ self.up_transposed), -(inputs @ self.down).t() @ gradients
 
 

@@ -59,7 +59,6 @@ class LinearPass(ProjectionPass):
     def backward(
         self, chunk: int, x: Tensor, gradient: Tensor, input_gradient: Tensor | None
     ) -> None:
-        """Two products and a sum."""
         rows = gradient.flatten(0, 1)
         self.tensor_gradients[0].addmm_(rows.t(), x.flatten(0, 1))
         if self.bias is not None:
@@ -167,7 +166,6 @@ class _FilteredPass(ProjectionPass):
     def backward(
         self, chunk: int, x: Tensor, gradient: Tensor, input_gradient: Tensor | None
     ) -> None:
-        """Through the filter, then through the product."""
         if len(self.tensor_gradients) > 2:
             self.tensor_gradients[2] += gradient.sum((0, 1))
         state_gradients, times = self._arrays(self.state_gradient), self._times(chunk)

@@ -117,7 +117,7 @@ class Shard(BatchShard):
         named["silence"] = t["silence"].reshape(-1)
         return Weights(*arrays_of(*(named[name] for name in Weights._fields)))
 
-    def _buffers(self, total: int, row: int, rows: int) -> Buffers:
+    def _loop_buffers(self, total: int, row: int, rows: int) -> Buffers:
         """Return arrays for a loop to work in; the two passes use them differently."""
         both = (self.batch, 2 * self.hidden)
         return Buffers(*self.buffers((total,), (row,), (rows, self.hidden), both))
@@ -140,7 +140,7 @@ class Shard(BatchShard):
         arrays, weights = self._arrays(keys), self._weights(transposed=True)
         (product,) = self.buffers((batch, self.width + hidden))
         joined = torch.zeros(batch, 2 * hidden, dtype=self.x.dtype).numpy()
-        buffers = self._buffers(self.width, hidden, 2)
+        buffers = self._loop_buffers(self.width, hidden, 2)
         run, settings = forward(*self.kind), (self.choices, weights, arrays, self.memory)
         for begin in range(0, steps, self.chunk):
             projected = self.projected(begin).numpy()
@@ -230,7 +230,7 @@ class Shard(BatchShard):
         named["cells"] = totals["cell"]
         gradients = Gradients(*(named[name].numpy() for name in Gradients._fields))
         weights = self._weights(transposed=False)
-        buffers = self._buffers(hidden, len(self.states), batch)
+        buffers = self._loop_buffers(hidden, len(self.states), batch)
         width, run = self.width + hidden, backward(*self.kind)
         settings = (self.choices, weights, self._arrays(keys), gradients)
         for begin in reversed(range(0, steps, self.chunk)):

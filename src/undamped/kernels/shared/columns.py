@@ -153,7 +153,6 @@ class GPUColumns(Columns):
         return [slice(0, batch)]
 
     def run_all(self, works: Sequence[Callable[[], Any]], product: int) -> list[Any]:
-        """One after the other: there is one."""
         return [work() for work in works]
 
 

@@ -103,7 +103,6 @@ class Auto(Solver):
         return self._method(t).replay(field, t, h, state, inside)
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
-        """Return the stepper that switches."""
         return AutoStepper(self, field, t, y, first)
 
 
