@@ -9,8 +9,8 @@ from mkdocs.structure.files import File, Files
 
 import mathematics
 import reference
-from undamped._base.describe import REGISTRIES, describe_entry, summary
 from undamped._base.registry import Registry
+from undamped.lab.catalogue import REGISTRIES, describe_entry, summary
 
 
 def page(name: str, registry: Registry) -> str:

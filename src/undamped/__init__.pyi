@@ -1,6 +1,6 @@
 """undamped: PyTorch sequence models with long memory.
 
-Written by `python -m undamped._base.index`; do not edit.
+Written by `python -m undamped.lab.catalogue`; do not edit.
 """
 
 from undamped import analysis as analysis

@@ -99,9 +99,10 @@ from undamped.ode.fields import PerceptronField
 ode = undamped.NeuralODE(PerceptronField(2, 4))
 train(ode, lambda: ode(torch.randn(5, 2)).square().mean())
 import tempfile, pathlib
-from undamped._base.files import write_tensors, read_tensors
-place = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
-write_tensors(place, ode.state_dict())
+from safetensors.torch import load_file, save_file
+path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+save_file(ode.state_dict(), path)
+ode.load_state_dict(load_file(path))
 """
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import undamped
 from undamped._base.errors import OptionError
-from undamped._base.index import STUBS, stub_text
 from undamped._base.registry import LIBRARY, Registry, models
+from undamped.lab.catalogue import STUBS, stub_text
 
 
 def fresh(code: str) -> str:
@@ -23,7 +23,7 @@ def fresh(code: str) -> str:
 
 
 SOURCE = Path(undamped.__file__).parent.parent
-REMEDY = "run 'python -m undamped._base.index'"
+REMEDY = "run 'python -m undamped.lab.catalogue'"
 
 
 @pytest.mark.parametrize("package", STUBS)
@@ -34,14 +34,14 @@ def test_stubs_are_what_the_command_writes(package):
 
 @pytest.mark.process
 def test_the_index_is_what_the_command_writes():
-    written = (SOURCE / "undamped" / "_index.py").read_text(encoding="utf-8")
-    program = "from undamped._base.index import index_text; print(index_text(), end='')"
+    written = (SOURCE / "undamped" / "_index.json").read_text(encoding="utf-8")
+    program = "from undamped.lab.catalogue import index_text; print(index_text(), end='')"
     assert written == fresh(program), REMEDY
 
 
 def test_the_catalogue_is_what_the_command_writes():
     written = (SOURCE / "undamped" / "_catalogue.jsonl").read_text(encoding="utf-8")
-    program = "from undamped._base.index import catalogue_text; print(catalogue_text(), end='')"
+    program = "from undamped.lab.catalogue import catalogue_text; print(catalogue_text(), end='')"
     assert written == fresh(program), REMEDY
 
 

@@ -10,12 +10,12 @@ from registries import isolate
 from torch import nn
 
 import undamped
-from undamped._base.describe import describe_entry
 from undamped._base.docstrings import sections
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import instruments, tasks
 from undamped.analysis import Probe, Result
 from undamped.lab import report
+from undamped.lab.catalogue import describe_entry
 
 
 @pytest.fixture(scope="module")

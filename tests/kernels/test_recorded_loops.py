@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -9,11 +10,28 @@ import torch
 import undamped
 from undamped._base.registry import models
 from undamped.kernels.recorded import scan as loops
-from undamped.kernels.recorded.recorder import Repeated, recorded_by, recorder_for
+from undamped.kernels.recorded.recorder import CPU_RECORDER, recorder_for
 from undamped.kernels.recorded.scan import RecordingWarning
 from undamped.nn.recurrent import Recurrent
 
 STEPS = 11  # two recordings of four, and three steps by themselves
+
+
+class Repeated:
+    """Work is done again, with the memory, the chunks and the order of a recording on a GPU."""
+
+    def record(self, work):
+        work()
+        return work
+
+
+@contextmanager
+def recorded_by(recorder):
+    token = CPU_RECORDER.set(recorder)
+    try:
+        yield
+    finally:
+        CPU_RECORDER.reset(token)
 
 
 def parts(value):

@@ -30,7 +30,7 @@ from undamped.parametrizations.cayley import cayley_transform
 from undamped.parametrizations.exponential import rotation_logarithm, skew
 from undamped.parametrizations.householder import reflection_factors
 from undamped.parametrizations.initial import henaff
-from undamped.parametrizations.schur import lower_mask
+from undamped.parametrizations.spectra import lower_mask
 from undamped.parametrizations.transforms import real_form, to_complex, to_pair
 
 SIZE = 6

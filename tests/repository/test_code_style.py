@@ -146,10 +146,21 @@ def test_functions_are_small(module):
     assert not large_functions(module), MODULES[module]
 
 
-def test_methods_of_models_are_documented():
+@pytest.mark.parametrize(
+    ("package", "least"),
+    [
+        ("analysis", 80),
+        ("kernels", 60),
+        ("models", 300),
+        ("nn", 150),
+        ("ode", 200),
+        ("parametrizations", 30),
+    ],
+)
+def test_methods_are_documented(package, least):
     """A method has a docstring, or overrides one of this library that has."""
-    package = importlib.import_module("undamped.models")
-    names = [entry.name for entry in pkgutil.walk_packages(package.__path__, "undamped.models.")]
+    path = importlib.import_module(f"undamped.{package}").__path__
+    names = [entry.name for entry in pkgutil.walk_packages(path, f"undamped.{package}.")]
     undocumented, count = [], 0
     for name in names:
         for target in vars(importlib.import_module(name)).values():
@@ -157,11 +168,13 @@ def test_methods_of_models_are_documented():
                 continue
             bases = [base for base in target.__mro__ if base.__module__.startswith("undamped")]
             for method, value in vars(target).items():
+                if getattr(getattr(value, "fget", None), "__name__", "") == "<lambda>":
+                    continue  # an attribute, with a docstring below it
                 if method[0] != "_" and isinstance(value, METHODS) and target.__name__[0] != "_":
                     documented = [vars(b)[method].__doc__ for b in bases if method in vars(b)]
                     undocumented += [f"{name}.{method}"] if not any(documented) else []
                     count += 1
-    assert not undocumented and count > 300
+    assert not undocumented and count > least
 
 
 def test_exceptions_are_needed():

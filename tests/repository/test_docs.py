@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from undamped._base.describe import REGISTRIES, describe_entry
+from undamped.lab.catalogue import REGISTRIES, describe_entry
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 import mathematics

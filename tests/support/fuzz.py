@@ -39,12 +39,12 @@ from canonical_files import idx
 from safetensors.torch import load, save
 
 from undamped._base.errors import UndampedError
-from undamped._base.files import _CHECKSUM, _checksum
 from undamped.lab.cli.settings import read_settings
 from undamped.lab.data.published.formats.images import _cifar_pickle, read_idx
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.export import subject_of
 from undamped.lab.export.live import LiveModel
+from undamped.lab.files import _CHECKSUM, _checksum
 from undamped.lab.report import ModelReport
 from undamped.lab.report.plots import plots
 from undamped.lab.report.watch import Watch

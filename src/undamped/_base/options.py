@@ -197,16 +197,6 @@ def select(options: Mapping[str, Any], group: type) -> dict[str, Any]:
     return {name: options[name] for name in options_in(group)}
 
 
-def settings_of(target: Callable[..., Any]) -> dict[str, Option]:
-    """Return the options that can be written in a file: all but those that are functions."""
-    return {n: option for n, option in options_of(target).items() if not _is_function(option)}
-
-
-def _is_function(option: Option) -> bool:
-    kinds = get_args(option.annotation) or (option.annotation,)
-    return any(get_origin(kind) is Callable for kind in (option.annotation, *kinds))
-
-
 def check(
     owner: str, target: Callable[..., Any], values: Mapping[str, Any], *, text: bool = False
 ) -> dict[str, Any]:

@@ -68,7 +68,8 @@ def load_file(path: str | Path) -> Source:
                 f"--with {path}: the file has changed since it was loaded. Restart Python."
             )
         return source
-    name = f"{__name__}.{_identifier(file.stem)}_{source.version[:8]}"
+    stem = "".join(letter if letter.isalnum() else "_" for letter in file.stem)
+    name = f"{__name__}.{stem}_{source.version[:8]}"
     spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file))
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
@@ -121,10 +122,6 @@ def _registering(source: Source) -> Iterator[None]:
         yield
     finally:
         LOADING.reset(token)
-
-
-def _identifier(stem: str) -> str:
-    return "".join(letter if letter.isalnum() else "_" for letter in stem)
 
 
 def _line_in(file: Path, error: BaseException) -> int | str:

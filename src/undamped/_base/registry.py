@@ -1,20 +1,21 @@
 """Registries: names of models, tasks, solvers, instruments, papers, benchmarks and readers.
 
 A registry is an index: it knows for every name the module that defines it, and a look-up imports
-that module and nothing else. The index (`undamped._index`) is written by
-`python -m undamped._base.index`, and a test compares it with the decorators in the source.
+that module and nothing else. The index (`_index.json`) is written by
+`python -m undamped.lab.catalogue`, and a test compares it with the decorators in the source.
 Third-party code adds entries with the same decorators, see `undamped.extend`.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from undamped import _index
 from undamped._base.checked import check_constructor
 from undamped._base.errors import OptionError
 from undamped._base.options import check, unknown_name
@@ -178,11 +179,13 @@ def _load_third_party() -> None:
     importlib.import_module("undamped._base.plugins").load_everything()
 
 
-models: Registry[Any] = Registry("model", _index.MODELS, checked=True)
-tasks: Registry[Any] = Registry("task", _index.TASKS, checked=True)
-solvers: Registry[Any] = Registry("solver", _index.SOLVERS, checked=True)
-gradients: Registry[Any] = Registry("gradient", _index.GRADIENTS, checked=True)
-instruments: Registry[Any] = Registry("instrument", _index.INSTRUMENTS)
-experiments: Registry[Any] = Registry("experiment", _index.EXPERIMENTS)
-benchmarks: Registry[Any] = Registry("benchmark", _index.BENCHMARKS)
-readers: Registry[Any] = Registry("reader", _index.READERS)
+_INDEX = json.loads(Path(__file__).parents[1].joinpath("_index.json").read_text(encoding="utf-8"))
+
+models: Registry[Any] = Registry("model", _INDEX["models"], checked=True)
+tasks: Registry[Any] = Registry("task", _INDEX["tasks"], checked=True)
+solvers: Registry[Any] = Registry("solver", _INDEX["solvers"], checked=True)
+gradients: Registry[Any] = Registry("gradient", _INDEX["gradients"], checked=True)
+instruments: Registry[Any] = Registry("instrument", _INDEX["instruments"])
+experiments: Registry[Any] = Registry("experiment", _INDEX["experiments"])
+benchmarks: Registry[Any] = Registry("benchmark", _INDEX["benchmarks"])
+readers: Registry[Any] = Registry("reader", _INDEX["readers"])

@@ -1,6 +1,6 @@
 """Instruments: they measure how far signals and gradients travel in a model, in any nn.Module.
 
-Written by `python -m undamped._base.index`; do not edit.
+Written by `python -m undamped.lab.catalogue`; do not edit.
 """
 
 from undamped.analysis.attention import Attention as Attention

@@ -82,7 +82,6 @@ class Attention(Result):
 
     @property
     def sentence(self) -> str:
-        """Sparsity, depth and fraction of the past that is reached."""
         return (
             f"Bright pixels are skip connections: κ = {self.sparsity}, d = {self.depth}, "
             f"{100 * self.reached:.0f} % of the past is reached."
@@ -245,7 +244,6 @@ class StepDrift(Result):
 
     @property
     def sentence(self) -> str:
-        """How many steps are stored at the end, and which."""
         if not self.last:
             return "All steps are still among the recent states, so none is stored as relevant."
         return (

@@ -71,7 +71,6 @@ class Cost(Result):
 
     @property
     def sentence(self) -> str:
-        """Parameters and the seconds of the longest pass."""
         if not len(self.lengths):
             return f"{self.parameters:,} parameters."
         return (

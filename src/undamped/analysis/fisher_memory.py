@@ -57,7 +57,6 @@ class FisherMemory(Result):
 
     @property
     def sentence(self) -> str:
-        """The total."""
         return (
             "Fisher information of the state about a signal k steps ago; in total "
             f"{self.total:.4g}."

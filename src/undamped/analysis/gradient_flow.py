@@ -86,7 +86,6 @@ class GradientFlow(Result):
 
     @property
     def sentence(self) -> str:
-        """The verdict with its numbers."""
         factor = np.exp(-self.trend.rate)
         interval = f"{np.exp(-self.trend.high):.4g} to {np.exp(-self.trend.low):.4g}"
         verdict = {
@@ -102,7 +101,6 @@ class GradientFlow(Result):
 
     @property
     def layout(self) -> Layout:
-        """Norm over the step, on a logarithmic axis."""
         return Layout(
             "Gradient flow",
             "step t",

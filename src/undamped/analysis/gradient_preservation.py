@@ -72,7 +72,6 @@ class GradientPreservation(Result):
 
     @property
     def sentence(self) -> str:
-        """How much norms change, and how coherent the contributions are."""
         return (
             f"‖∂L/∂h(t)‖ varies by a factor of {self.spread:.3g} over depth (95 % to 5 % "
             f"quantile), that of the parameters by {self.contribution_spread:.3g}; the "
@@ -81,7 +80,6 @@ class GradientPreservation(Result):
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """The three numbers."""
         return [
             ("q95/q05 of ‖a‖, median over the batch", f"{self.spread:.4g}", "1"),
             ("q95/q05 of ‖y‖", f"{self.contribution_spread:.4g}", "1"),
@@ -90,7 +88,6 @@ class GradientPreservation(Result):
 
     @property
     def layout(self) -> Layout:
-        """Norms over depth, on a logarithmic axis."""
         ends = [float(self.times[0]), float(self.times[-1])]
         return Layout(
             "Gradients over depth",

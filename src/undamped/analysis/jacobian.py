@@ -72,14 +72,12 @@ class Spectrum(Result):
 
     @property
     def sentence(self) -> str:
-        """Spectral radius and norm."""
         return (
             f"The spectral radius of one step is {self.radius:.4g}, its largest singular value "
             f"{self.norm:.4g}."
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """A point for every eigenvalue."""
         return [style.points(self.eigenvalues.real, self.eigenvalues.imag, "eigenvalues")]
 
 
@@ -114,14 +112,12 @@ class JacobianProduct(Result):
 
     @property
     def sentence(self) -> str:
-        """The condition number at the end."""
         return (
             f"After {len(self.log_condition)} steps the condition number of the product is "
             f"10^{self.log_condition[-1] / np.log(10):.3g}."
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """The largest, the median and the smallest singular value."""
         decades = self.log_singular_values / np.log(10)
         steps = np.arange(1, len(decades) + 1)
         middle = decades.shape[1] // 2
@@ -155,11 +151,9 @@ class Lyapunov(Result):
 
     @property
     def sentence(self) -> str:
-        """The largest exponent."""
         return f"The largest exponent is {self.exponents[0]:.4g}; above 0 trajectories diverge."
 
     def traces(self, style: Style) -> list[Trace]:
-        """The first six exponents against time."""
         return [
             style.line(self.time, self.running[:, index], f"exponent {index + 1}", index)
             for index in range(min(self.running.shape[1], 6))

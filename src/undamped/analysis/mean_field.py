@@ -197,7 +197,6 @@ class MeanField(Result):
 
     @property
     def sentence(self) -> str:
-        """Phase and depth."""
         return (
             f"The phase is {self.phase}: χ₁ = {self.chi:.4g}, c* = {self.c:.4g}, "
             f"signals propagate about {self.depth_c:.3g} layers."
@@ -273,7 +272,6 @@ class DepthSimulation(Result):
 
     @property
     def layout(self) -> Layout:
-        """Correlation by layer."""
         return Layout(
             f"Correlation of two inputs by depth (width {self.width})",
             "layer",
@@ -282,7 +280,6 @@ class DepthSimulation(Result):
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """Theory as a line, simulation as points."""
         return [
             style.line(range(len(self.c_theory)), self.c_theory, "theory"),
             style.points(range(len(self.c)), self.c, "simulation", 1),

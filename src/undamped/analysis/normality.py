@@ -58,14 +58,12 @@ class Normality(Result):
 
     @property
     def sentence(self) -> str:
-        """Transient growth and Henrici's number."""
         return (
             f"States grow transiently by up to a factor of {self.transient:.4g}; "
             f"Henrici's number is {self.henrici:.4g}."
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """One line."""
         steps = np.flatnonzero(self.growth > 0)
         return [style.line(steps, self.growth[steps], "‖Aᵏ‖₂")]
 
@@ -93,7 +91,6 @@ class SchurStructure(Result):
     )
 
     def traces(self, style: Style) -> list[Trace]:
-        """One line."""
         return [style.line(range(len(self.subdiagonals)), self.subdiagonals, "mean size")]
 
     def plot_angles(self) -> Any:

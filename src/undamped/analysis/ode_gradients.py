@@ -101,7 +101,6 @@ class GradientComparison(Result):
 
     @classmethod
     def measure(cls, probe: Probe) -> GradientComparison:
-        """Compare the methods on the inputs."""
         if not has_odes(probe.model):
             raise InapplicableError("it solves no ODE")
         return compare_gradients(probe.model, probe.inputs, name=probe.name)

@@ -49,19 +49,16 @@ class EffectiveSteps(Result):
 
     @classmethod
     def measure(cls, probe: Probe) -> EffectiveSteps:
-        """Read the cells."""
         _require_oscillators(probe)
         return effective_steps(probe.model)
 
     @property
     def sentence(self) -> str:
-        """The spread of the time scales."""
         return (
             f"The effective step of the slowest neuron is {self.spread:.3g} times smaller than Δt."
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """A set of points for each layer."""
         return [
             style.points(range(len(values)), np.sort(values), f"layer {layer + 1}", layer)
             for layer, values in enumerate(self.steps)
@@ -98,13 +95,11 @@ class Energy(Result):
 
     @property
     def sentence(self) -> str:
-        """The largest drift."""
         return (
             f"With a constant input the energy changes by at most {100 * self.drift.max():.3g} %."
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """A line for each layer."""
         steps = range(len(self.energy))
         return [
             style.line(steps, self.energy[:, layer], f"layer {layer + 1}", layer)
@@ -141,14 +136,12 @@ class InversionError(Result):
 
     @property
     def sentence(self) -> str:
-        """The largest error."""
         return (
             f"After {self.lengths[-1]} steps forward and back the initial state has an error of "
             f"{self.errors[-1]:.2g}."
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """One line."""
         errors = np.maximum(self.errors, np.finfo(np.float64).tiny)
         return [style.line(self.lengths, errors, "error", mode="lines+markers")]
 
@@ -175,14 +168,12 @@ class PhaseVolume(Result):
 
     @property
     def sentence(self) -> str:
-        """The volume at the end."""
         return (
             f"After {len(self.log_volume)} steps the phase volume has changed by a factor of "
             f"10^{self.log_volume[-1]:.2g}."
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """One line."""
         return [style.line(range(1, len(self.log_volume) + 1), self.log_volume, "volume")]
 
 

@@ -80,7 +80,6 @@ class Recall(Result):
 
     @property
     def sentence(self) -> str:
-        """Reach and capacity."""
         return (
             f"A linear readout recovers noise of up to {self.reach} steps ago; the linear memory "
             f"capacity is {self.capacity:.3g} inputs"
@@ -88,7 +87,6 @@ class Recall(Result):
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """One line."""
         return [style.line(range(len(self.scores)), self.scores, "held-out sequences")]
 
 

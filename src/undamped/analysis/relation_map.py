@@ -62,7 +62,6 @@ class RelationMap(Result):
 
     @property
     def sentence(self) -> str:
-        """R of equal and of different images."""
         unequal = f"{self.different:.3f} where they differ"
         if not np.isfinite(self.same):
             return f"R between an image and an earlier one is {unequal}, on average."

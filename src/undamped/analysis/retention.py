@@ -92,7 +92,6 @@ class Retention(Result):
 
     @property
     def sentence(self) -> str:
-        """Best score, score at the end and chance level."""
         best, end, chance = (self._format(v) for v in (self.best, self.final, self.chance))
         step = f"{self.steps[self._top]:g} {self.unit}"
         if self.best < self.chance + INSIGNIFICANT:
@@ -112,7 +111,6 @@ class Retention(Result):
 
     @property
     def layout(self) -> Layout:
-        """Score over the step."""
         return Layout(
             "Answer read from the state",
             f"after step t [{self.unit}]",

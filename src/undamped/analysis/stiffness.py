@@ -135,7 +135,6 @@ class AdjointDecay(Result):
     )
 
     def traces(self, style: Style) -> list[Trace]:
-        """Both fields."""
         return [
             style.line(self.times, self.first_order, "NODE", 0),
             style.line(self.times, self.second_order, "HBNODE", 1),
@@ -204,7 +203,6 @@ class EulerStability(Result):
 
     @property
     def sentence(self) -> str:
-        """Whether the criterion holds."""
         extent = "holds everywhere" if self.stable else "is violated where the line is above 1"
         return f"The criterion |1 + hλ| ≤ 1 {extent} (h = {self.step:g})."
 
@@ -220,7 +218,6 @@ class EulerStability(Result):
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """One line."""
         points = range(len(self.amplification))
         return [style.line(points, self.amplification, "max |1 + hλ|")]
 

@@ -1,6 +1,6 @@
 """Scans over time: a plain loop that says what is meant, and Numba for the CPU.
 
-Written by `python -m undamped._base.index`; do not edit.
+Written by `python -m undamped.lab.catalogue`; do not edit.
 """
 
 from undamped.kernels.indrnn.layer import independent_layer as independent_layer

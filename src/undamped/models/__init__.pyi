@@ -1,6 +1,6 @@
 """Models beyond recurrent layers: physics, continuous depth, irregular time, latent, relational.
 
-Written by `python -m undamped._base.index`; do not edit.
+Written by `python -m undamped.lab.catalogue`; do not edit.
 """
 
 from undamped._base.contract import Batch as Batch

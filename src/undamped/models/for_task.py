@@ -36,12 +36,6 @@ def model_for(shape: TaskShape, name: str, options: Mapping[str, Any]) -> TaskMo
     return SequenceModel.for_task(shape, name, options)
 
 
-def refuse_misfit(shape: TaskShape, name: str) -> None:
-    """Refuse the model called `name` if it does not fit tasks of a shape, without building it."""
-    if is_kind(name, TaskModel):
-        refuse_unfit(name, models[name], shape)
-
-
 def model_options(name: str) -> dict[str, Option]:
     """Return the options of the model called `name`, and of the task model around a network."""
     options = options_of(models[name])

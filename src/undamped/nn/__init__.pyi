@@ -1,6 +1,6 @@
 """Recurrent layers, used like `torch.nn.LSTM`, and their cells, by family.
 
-Written by `python -m undamped._base.index`; do not edit.
+Written by `python -m undamped.lab.catalogue`; do not edit.
 """
 
 from undamped.nn.bases.cell import Cell as Cell

@@ -33,7 +33,7 @@ from undamped.nn.bases.block import Block, BlockKind
 from undamped.nn.bases.cell import Cell, State
 from undamped.nn.bases.updates import Penalised
 from undamped.nn.sequence_tensors import check_state
-from undamped.parametrizations.singular_band import orthogonality_penalty
+from undamped.parametrizations.spectra import orthogonality_penalty
 
 
 class CellStack(Penalised):
@@ -219,7 +219,6 @@ class CellStack(Penalised):
         """Do nothing; for compatibility with torch.nn.LSTM."""
 
     def penalty_option(self) -> str:
-        """Return the option with its value, if λ is not zero."""
         weight = self.orthogonality_penalty
         return f"orthogonality_penalty={weight:g}" if weight else ""
 

@@ -72,7 +72,6 @@ class CoRNNCell(CoupledCell):
             nn.init.uniform_(parameter, -bound, bound)
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """Return W and 𝒲."""
         return self.weight_hh.chunk(2, dim=1)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
@@ -83,7 +82,6 @@ class CoRNNCell(CoupledCell):
         return y + self.dt * z, z
 
     def elementwise(self) -> Step:
-        """Return the kernel of one oscillator step."""
         return steps.CoupledOscillator(self.dt, self.gamma, self.epsilon)
 
     def state_bound(self, steps: int) -> tuple[float, float]:
@@ -152,7 +150,6 @@ class LEMCell(CoupledCell):
         return (*self.weight_hh.chunk(3), self.weight_zy)
 
     def constants(self) -> State:
-        """Return the matrices that multiply y and z."""
         return self.weight_hh, self.weight_zy
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
@@ -166,7 +163,6 @@ class LEMCell(CoupledCell):
         return y + c * (torch.tanh(F.linear(z, of_z) + slow) - y), z
 
     def elementwise(self) -> Step:
-        """Return the kernel of both states."""
         return steps.LongExpressive(self.dt)
 
     def elementwise_tensors(self, constants: State) -> State:

@@ -90,11 +90,9 @@ class AntisymmetricRNNCell(CoupledCell):
         return slope.unsqueeze(-1) * matrix
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Make one Euler step."""
         return (state[0] + self.step * torch.tanh(projected + self.product(state, constants)),)
 
     def elementwise(self) -> Step:
-        """Return the kernel of the Euler step."""
         return steps.Euler(self.step)
 
     def state_bound(self, steps: int) -> tuple[float]:
@@ -124,7 +122,6 @@ class GatedAntisymmetricRNNCell(AntisymmetricRNNCell):
     projections = 2
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Make one gated Euler step."""
         candidate, gate = projected.chunk(2, dim=-1)
         product = self.product(state, constants)
         z = torch.sigmoid(gate + product)
@@ -139,7 +136,6 @@ class GatedAntisymmetricRNNCell(AntisymmetricRNNCell):
         return slope.unsqueeze(-1) * matrix
 
     def elementwise(self) -> Step:
-        """Return the kernel of the gated Euler step."""
         return steps.GatedEuler(self.step)
 
 
@@ -213,12 +209,10 @@ class LipschitzRNNCell(CoupledCell):
         return (torch.cat(self.matrices()),)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Make one Euler step."""
         linear, inner = self.product(state, constants).chunk(2, dim=-1)
         return (state[0] + self.step * (linear + torch.tanh(inner + projected)),)
 
     def elementwise(self) -> Step:
-        """Return the kernel of the Euler step."""
         return steps.Lipschitz(self.step)
 
     def step_gradient_bound(self) -> Tensor:

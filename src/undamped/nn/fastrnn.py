@@ -30,7 +30,6 @@ class FastCell(CoupledCell):
         self.weight_hh = nn.Parameter(0.1 * torch.randn(hidden_size, hidden_size))
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """Return U."""
         return (self.weight_hh,)
 
 
@@ -68,11 +67,9 @@ class FastRNNCell(FastCell):
         self.old_logit = nn.Parameter(torch.tensor([old_logit]))
 
     def constants(self) -> State:
-        """Return U, α and β."""
         return self.weight_hh, torch.sigmoid(self.new_logit), torch.sigmoid(self.old_logit)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return α tanh(…) + β h."""
         _, new, old = constants
         return (new * torch.tanh(projected + self.product(state, constants)) + old * state[0],)
 
@@ -171,7 +168,6 @@ class IncrementalRNNCell(CoupledCell):
         self.steps = nn.Parameter(torch.full((iterations,), step))
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """Return U."""
         return (self.weight_hh,)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
@@ -183,11 +179,9 @@ class IncrementalRNNCell(CoupledCell):
         return (total - state[0],)
 
     def elementwise(self) -> Step:
-        """Return the kernel of the iterations."""
         return steps.Iterated(self.alpha)
 
     def elementwise_tensors(self, constants: State) -> State:
-        """Return the trained steps."""
         return (self.steps,)
 
 

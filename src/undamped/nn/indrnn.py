@@ -94,11 +94,9 @@ class IndRNNCell(UpdateHooks, Cell):
         return F.layer_norm(x, x.shape[-1:]) if self.normalise else x
 
     def project(self, x: Tensor) -> Tensor:
-        """Return V x + b."""
         return F.linear(self.read(x), self.input_weight, self.bias)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return relu(w ⊙ h + V x + b)."""
         return (torch.relu(self.weight * state[0] + projected),)
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
@@ -110,11 +108,9 @@ class IndRNNCell(UpdateHooks, Cell):
         return output, (final,)
 
     def updated_parameters(self) -> Iterable[nn.Parameter]:
-        """Return the recurrent weights."""
         return [self.weight]
 
     def after_update(self) -> None:
-        """Clamp the recurrent weights."""
         self.clamp()
 
     @torch.no_grad()
@@ -230,7 +226,6 @@ class DenseIndRNNCell(IndRNNCell):
 
     @classmethod
     def sources(cls, layer: int, options: Mapping[str, Any]) -> tuple[int, ...]:
-        """Return all layers below, and the input."""
         return tuple(range(layer))
 
 

@@ -175,7 +175,6 @@ class LinOSSCell(LinearOscillators):
         return decay, decay * step * squared, decay * step, step
 
     def free_parameters(self) -> list[nn.Parameter]:
-        """Return Â and δ."""
         return [self.frequency, self.step_logit]
 
     def spectrum(self) -> Tensor:
@@ -257,7 +256,6 @@ class DLinOSSCell(LinearOscillators):
         return 1 / damped, step * squared / damped, step / damped, step
 
     def free_parameters(self) -> list[nn.Parameter]:
-        """Return A, G and δ, before they are clamped."""
         return [self.frequency, self.damping, self.step_logit]
 
     def spectrum(self) -> Tensor:

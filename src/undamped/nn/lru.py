@@ -103,7 +103,6 @@ class LRUCell(StateSpaceCell):
         return torch.stack([size * phase.cos(), size * phase.sin()], -1)
 
     def constants(self) -> State:
-        """Return real and imaginary part of λ."""
         return self.eigenvalues().unbind(-1)
 
     def move(self, drive: Tensor, units: State, constants: State) -> State:

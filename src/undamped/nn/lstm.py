@@ -88,7 +88,6 @@ class LSTMCell(TorchCell):
 
     @property
     def output_size(self) -> int:
-        """Number of features of h."""
         return self.proj_size or self.hidden_size
 
     @property
@@ -100,7 +99,6 @@ class LSTMCell(TorchCell):
         return (self.weight_hh, self.weight_hr) if self.proj_size else (self.weight_hh,)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Make one step of the gates."""
         hidden, memory = state
         if self._detaching and float(torch.rand(())) < self.h_detach:
             hidden = hidden.detach()

@@ -125,11 +125,9 @@ class MomentumCell(CoupledCell):
         nn.init.uniform_(self.bias_ih, -bound, bound)
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """Return U, block by block."""
         return self.weight_hh.chunk(self.blocks)
 
     def input_tensors(self) -> State:
-        """Return W and b."""
         return self.weight_ih, self.bias_ih
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
@@ -293,11 +291,9 @@ class MomentumLSTMBase(MomentumCell):
         return self.weight_ih, self.bias_ih, self.bias_hh
 
     def project(self, x: Tensor) -> Tensor:
-        """Return u = W x + b."""
         return F.linear(x, self.weight_ih, self.bias_ih)
 
     def advance_filtered(self, p: Tensor, state: State, constants: State) -> State:
-        """Make one step of the gates."""
         hidden, memory = state[:2]
         gates = p + self.bias_hh + F.linear(hidden, constants[0])
         i, f, g, o = gates.chunk(4, dim=-1)

@@ -87,21 +87,17 @@ class IsometricCell(CoupledCell):
         return parametrizations_of(self) or self
 
     def input_tensors(self) -> State:
-        """Return V, and the bias if φ is not modReLU."""
         return (self.input_weight,) if self.thresholds else (self.input_weight, self.bias)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return φ(W h + V x)."""
         total = projected + self.product(state, constants)
         bias = self.bias if self.thresholds else torch.zeros_like(self.bias)
         return (activate(self.nonlinearity, total, bias),)
 
     def elementwise(self) -> Step:
-        """Return the kernel of φ."""
         return activation_kernel(self.nonlinearity)
 
     def elementwise_tensors(self, constants: State) -> State:
-        """Return the threshold of modReLU, if it is φ."""
         return (self.bias,) if self.thresholds else ()
 
     def step_gradient_bound(self) -> Tensor:
@@ -157,7 +153,6 @@ class ExpRNNCell(UpdateCounter, IsometricCell):
             self.count_updates()
 
     def updated_parameters(self) -> Iterable[nn.Parameter]:
-        """Return A."""
         return self.free_parameters()
 
     def after_outer_update(self) -> None:
@@ -267,7 +262,6 @@ class ORNNCell(IsometricCell):
         self.vectors = nn.Parameter(maps.sample_vectors().to(self.bias))
 
     def constrained_parameters(self) -> Iterable[nn.Parameter]:
-        """Return the vectors of the reflections."""
         return [self.vectors]
 
     def constants(self) -> State:
@@ -281,15 +275,12 @@ class ORNNCell(IsometricCell):
         return state[0] - (state[0] @ down) @ up
 
     def linear_tensors(self, constants: State) -> State:
-        """Return both factors."""
         return constants
 
     def operator(self) -> Operator:
-        """Return the kernel of h − (h A) B."""
         return operators.LowRank()
 
     def recurrent_matrix(self) -> Tensor:
-        """Return W."""
         down, up = self.constants()
         return (torch.eye(self.hidden_size).to(down) - down @ up).mT
 
@@ -352,11 +343,9 @@ class GORUCell(CoupledCell):
         return self.orthogonal
 
     def constants(self) -> State:
-        """Return U_r, U_u and O, stacked."""
         return (torch.cat([self.gate_weight, self.orthogonal]),)
 
     def input_tensors(self) -> State:
-        """Return V of both gates and the candidate, and the biases of the gates."""
         return self.input_weight, torch.cat([self.gate_bias, torch.zeros_like(self.bias)])
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
@@ -368,7 +357,6 @@ class GORUCell(CoupledCell):
         return (u * state[0] + (1 - u) * candidate,)
 
     def elementwise_tensors(self, constants: State) -> State:
-        """Return the threshold of modReLU."""
         return (self.bias,)
 
 

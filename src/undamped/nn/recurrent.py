@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import PositiveInt
 from undamped._base.torch_internals import own_parameters
-from undamped.kernels.shared.sample import fitting
+from undamped.kernels.shared.call_checks import fitting
 from undamped.nn.bases.block import Block
 from undamped.nn.bases.cell import ScanResult, State, States
 from undamped.nn.cell_stack import CellStack

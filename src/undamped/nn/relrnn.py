@@ -95,7 +95,6 @@ class MemRNNCell(MemoryCell):
         return past.view(batch, -1, self.hidden_size), torch.zeros_like(flags), flags
 
     def from_slots(self, slots: Tensor, scores: Tensor, flags: Tensor) -> State:
-        """Return past states and their flags."""
         return slots.flatten(1), flags
 
     def _freeze_finished(self, new: State, old: State, running: Tensor) -> State:

@@ -65,12 +65,10 @@ class RNNCell(TorchCell):
         self.torch_kernel = f"rnn_{nonlinearity}"
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return φ(W_hh h + projected)."""
         total = projected + self.product(state, constants)
         return (torch.tanh(total) if self.nonlinearity == "tanh" else torch.relu(total),)
 
     def elementwise(self) -> Step:
-        """Return the kernel of φ."""
         return activation_kernel(self.nonlinearity)
 
     def recurrent_matrix(self) -> Tensor:
@@ -186,21 +184,17 @@ class RNNOrthCell(RNNCell):
         return [self.get_parameter("weight_hh")]
 
     def input_tensors(self) -> State:
-        """Return W_xh, and b unless it is a threshold."""
         return (self.weight_ih,) if self.thresholds else super().input_tensors()
 
     def constants(self) -> State:
-        """Return W_hh, and the threshold if there is one."""
         return self.weight_hh, *(self.summed_bias() if self.thresholds else ())
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return φ(W_hh h + projected)."""
         if not self.thresholds:
             return super().advance(projected, state, constants)
         return (modrelu(projected + self.product(state, constants), constants[1]),)
 
     def elementwise(self) -> Step:
-        """Return the kernel of φ."""
         return activation_kernel("modrelu") if self.thresholds else super().elementwise()
 
     def plain_scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:

@@ -86,7 +86,6 @@ class SABCell(MemoryCell):
 
     @property
     def output_size(self) -> int:
-        """Size of h and c together."""
         return 2 * self.hidden_size
 
     @property
@@ -95,7 +94,6 @@ class SABCell(MemoryCell):
         return (None, None, 1)
 
     def output(self, state: State) -> Tensor:
-        """Return (h, c)."""
         return torch.cat(state[:2], dim=-1)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
@@ -159,7 +157,6 @@ class SABCell(MemoryCell):
         return untraced_scan(x, state, lengths)
 
     def compiled_scan(self, arguments: tuple[Any, ...]) -> ScanResult:
-        """Scan (time, batch, input) with the compiled loops, from their arguments."""
         from undamped.kernels.memory.scan import memory_scan
         from undamped.kernels.memory.sparse_shard import SparseShard
 
@@ -169,7 +166,6 @@ class SABCell(MemoryCell):
         return output, (*recurrent_state, past, final["flags"], final["clock"])
 
     def record(self, x: Tensor, state: State, lengths: Tensor | None = None) -> Record:
-        """Scan (time, batch, input) and return the attention."""
         from undamped.kernels.memory.scan import memory_record
         from undamped.kernels.memory.sparse_shard import SparseShard
 

@@ -18,8 +18,7 @@ from undamped.nn.bases.updates import Penalised
 from undamped.nn.orthogonal import IsometricCell
 from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
-from undamped.parametrizations.schur import Schur
-from undamped.parametrizations.singular_band import SingularBand
+from undamped.parametrizations.spectra import Schur, SingularBand
 
 
 class SpectralRNNCell(IsometricCell):
@@ -147,11 +146,9 @@ class NnRNNCell(Penalised, IsometricCell):
         return torch.cat([scales[:pairs].repeat_interleave(2), scales[pairs:]])
 
     def updated_parameters(self) -> Iterable[nn.Parameter]:
-        """Return γ."""
         return self.free_parameters()[1:2]
 
     def penalty_option(self) -> str:
-        """Return the option δ with its value, if it is not zero."""
         return f"scale_penalty={self.scale_penalty:g}" if self.scale_penalty else ""
 
     def penalty_value(self) -> Tensor:

@@ -87,15 +87,12 @@ class TorchCell(CoupledCell):
         return (self.bias_ih + self.bias_hh,)
 
     def input_tensors(self) -> State:
-        """Return the input matrix and the bias of all gates."""
         return self.weight_ih, *self.summed_bias()
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """Return the square block of each gate."""
         return self.weight_hh.chunk(self.gates)
 
     def plain_scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
-        """Scan in torch's kernel."""
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         projection = [self.get_parameter("weight_hr")] if hasattr(self, "weight_hr") else []
         return kernel_scan(

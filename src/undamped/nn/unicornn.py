@@ -131,11 +131,9 @@ class UnICORNNCell(Cell):
         return self.dt * torch.sigmoid(self.step_logit)
 
     def constants(self) -> State:
-        """Return the effective step."""
         return (self.effective_step(),)
 
     def project(self, x: Tensor) -> Tensor:
-        """Return V u + b."""
         return F.linear(x, self.input_weight, self.bias)
 
     def force(self, projected: Tensor, position: Tensor) -> Tensor:

@@ -76,12 +76,10 @@ class UnitaryCell(CoupledCell):
 
     @property
     def state_sizes(self) -> tuple[int | None, ...]:
-        """Number of real and imaginary parts."""
         return (self.output_size,)
 
     @property
     def output_size(self) -> int:
-        """Number of real and imaginary parts."""
         return 2 * self.hidden_size
 
     def initial_state(self, batch: int, like: Tensor) -> State:
@@ -99,7 +97,6 @@ class UnitaryCell(CoupledCell):
         return (real_form(self.recurrent_matrix()),)
 
     def input_tensors(self) -> State:
-        """Return V, real and imaginary parts."""
         return (self.input_weight,)
 
     def threshold(self) -> Tensor:
@@ -107,16 +104,13 @@ class UnitaryCell(CoupledCell):
         return self.bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return modReLU(W h + V x)."""
         total = projected + self.product(state, constants)
         return (complex_modrelu(total, self.threshold(), self.softening),)
 
     def elementwise(self) -> Step:
-        """Return the kernel of complex modReLU."""
         return steps.ComplexModRelu(self.softening)
 
     def elementwise_tensors(self, constants: State) -> State:
-        """Return the threshold of modReLU."""
         return (self.threshold(),)
 
 
@@ -141,7 +135,6 @@ class TransformCell(UnitaryCell):
         return [self.free]
 
     def recurrent_matrix(self) -> Tensor:
-        """Return W."""
         return self.maps(self.free)
 
     def constants(self) -> State:
@@ -152,7 +145,6 @@ class TransformCell(UnitaryCell):
         return (real_form(matrix) if matrix.is_complex() else matrix,)
 
     def product(self, state: State, constants: State) -> Tensor:
-        """Return W h."""
         if self._forms_matrix:
             return super().product(state, constants)
         if not self.maps.unitary:
@@ -160,7 +152,6 @@ class TransformCell(UnitaryCell):
         return to_pair(self.maps.transform(self.free, to_complex(state[0])))
 
     def operator(self) -> Operator:
-        """Return a dense product, or the transforms."""
         return super().operator() if self._forms_matrix else self._transforms()[1]
 
 
@@ -257,7 +248,6 @@ class EURNNCell(TransformCell):
 
     @property
     def output_size(self) -> int:
-        """Number of real and imaginary parts, or of real states."""
         return (2 if self.unitary else 1) * self.hidden_size
 
     @property
@@ -273,7 +263,6 @@ class EURNNCell(TransformCell):
         return self.bias + self.softening if self.unitary else self.bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Return modReLU(W h + V x)."""
         if self.unitary:
             return super().advance(projected, state, constants)
         return (modrelu(projected + self.product(state, constants), self.bias),)
@@ -325,21 +314,17 @@ class FullCapacityURNNCell(UpdateCounter, UnitaryCell):
         return [self.unitary]
 
     def updated_parameters(self) -> Iterable[nn.Parameter]:
-        """Return W."""
         return [self.unitary]
 
     def recurrent_matrix(self) -> Tensor:
-        """Return W."""
         return self.maps(self.unitary)
 
     def constants(self) -> State:
-        """Return W as a real matrix of twice the size."""
         if not self._warned:
             self._check_updates()
         return super().constants()
 
     def before_update(self) -> None:
-        """Store W."""
         self._previous = self.unitary.detach().clone()
 
     def after_update(self) -> None:

@@ -1,6 +1,6 @@
 """Solvers of ordinary differential equations, fields, and neural ODEs.
 
-Written by `python -m undamped._base.index`; do not edit.
+Written by `python -m undamped.lab.catalogue`; do not edit.
 """
 
 from undamped.ode.flows.continuous_flow import ContinuousFlow as ContinuousFlow

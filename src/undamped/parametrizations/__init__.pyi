@@ -1,6 +1,6 @@
 """Matrices constrained to a set, and orthogonal initialisation; imported on first access.
 
-Written by `python -m undamped._base.index`; do not edit.
+Written by `python -m undamped.lab.catalogue`; do not edit.
 """
 
 from undamped.parametrizations.cayley import Riemannian as Riemannian
@@ -15,8 +15,8 @@ from undamped.parametrizations.initial import random_orthogonal as random_orthog
 from undamped.parametrizations.matrix_set import MatrixSet as MatrixSet
 from undamped.parametrizations.matrix_set import isometry_defect as isometry_defect
 from undamped.parametrizations.matrix_set import nearest_isometry as nearest_isometry
-from undamped.parametrizations.schur import Schur as Schur
-from undamped.parametrizations.singular_band import SingularBand as SingularBand
-from undamped.parametrizations.singular_band import orthogonality_penalty as orthogonality_penalty
+from undamped.parametrizations.spectra import Schur as Schur
+from undamped.parametrizations.spectra import SingularBand as SingularBand
+from undamped.parametrizations.spectra import orthogonality_penalty as orthogonality_penalty
 from undamped.parametrizations.transforms import FourierUnitary as FourierUnitary
 from undamped.parametrizations.transforms import Givens as Givens

@@ -57,7 +57,6 @@ class ScaledCayley(IsometrySet):
         self.register_buffer("signs", signs)
 
     def forward(self, *free: Tensor) -> Tensor:
-        """Map a free matrix to an orthogonal one."""
         # In double precision: a large A makes the system badly conditioned.
         return cayley_transform(skew(free[0]).double()).to(free[0].dtype) * self.signs
 

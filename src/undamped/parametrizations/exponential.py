@@ -46,17 +46,14 @@ class Skew(MatrixSet):
     """
 
     def forward(self, *free: Tensor) -> Tensor:
-        """Map a free matrix to a skew one."""
         return skew(free[0])
 
     def right_inverse(self, matrix: Tensor) -> Tensor:
-        """Return the upper triangle."""
         if not self.contains(matrix):
             raise self.refuse(matrix, "A = −Aᵀ")
         return matrix.triu(1)
 
     def distance(self, matrix: Tensor) -> Tensor:
-        """Return ‖A + Aᵀ‖."""
         return torch.linalg.matrix_norm(matrix + matrix.mT)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:

@@ -56,7 +56,6 @@ class IsometrySet(MatrixSet):
     """A set of orthogonal or unitary matrices."""
 
     def distance(self, matrix: Tensor) -> Tensor:
-        """Return ‖WᴴW − I‖."""
         return isometry_defect(matrix)
 
     def check(self, matrix: Tensor) -> None:
@@ -91,7 +90,6 @@ class TransformSet(IsometrySet):
         raise self.refuse(matrix, "free numbers from `sample_free()`, not a matrix")
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        """Draw the free numbers and form the matrix."""
         return self.forward(self.sample_free(generator).double()).detach()
 
 

@@ -121,7 +121,6 @@ class Givens(TransformSet):
         return torch.cat([self.partner, identity])
 
     def transform(self, free: Tensor, rows: Tensor) -> Tensor:
-        """Return W applied to each row (…, size), layer by layer."""
         for (on_re, on_im, off_re, off_im), partner in zip(
             self.coefficients(free), self.partners(), strict=True
         ):

@@ -10,34 +10,25 @@ few units, and take about a second together. The conformance tests of this libra
 functions for every registered name.
 """
 
-from undamped.testing.comparison import assert_promises, assert_same, tensors_of
-from undamped.testing.models import MODEL_CHECKS, check_model, example_batch
-from undamped.testing.networks import (
-    NETWORK_CHECKS,
-    check_cell,
-    check_network,
-    check_padding,
-    sequences,
-    small_network,
-)
-from undamped.testing.solvers import SOLVER_CHECKS, check_solver
-from undamped.testing.tasks import TASK_CHECKS, check_task
+from undamped._base.lazy import lazy_names
 
-__all__ = [
-    "MODEL_CHECKS",
-    "NETWORK_CHECKS",
-    "SOLVER_CHECKS",
-    "TASK_CHECKS",
-    "assert_promises",
-    "assert_same",
-    "check_cell",
-    "check_model",
-    "check_network",
-    "check_padding",
-    "check_solver",
-    "check_task",
-    "example_batch",
-    "sequences",
-    "small_network",
-    "tensors_of",
-]
+_NAMES = {
+    "MODEL_CHECKS": "undamped.testing.models",
+    "NETWORK_CHECKS": "undamped.testing.networks",
+    "SOLVER_CHECKS": "undamped.testing.solvers",
+    "TASK_CHECKS": "undamped.lab.tasks.checks",
+    "assert_promises": "undamped.testing.comparison",
+    "assert_same": "undamped.testing.comparison",
+    "check_cell": "undamped.testing.networks",
+    "check_model": "undamped.testing.models",
+    "check_network": "undamped.testing.networks",
+    "check_padding": "undamped.testing.networks",
+    "check_solver": "undamped.testing.solvers",
+    "check_task": "undamped.lab.tasks.checks",
+    "example_batch": "undamped.testing.models",
+    "sequences": "undamped.testing.networks",
+    "small_network": "undamped.testing.networks",
+    "tensors_of": "undamped.testing.comparison",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -11,13 +11,13 @@ import torch
 from typer.testing import CliRunner
 
 from undamped._base.errors import OptionError, UndampedError
-from undamped._base.files import read_json, write_json
 from undamped.lab import cli
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.prepared import batch_of
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.export import Subject
 from undamped.lab.export.live import LiveModel, SampleLines
+from undamped.lab.files import read_json, write_json
 from undamped.lab.training.prediction import predict_series
 from undamped.lab.training.run import Run
 from undamped.models.sequence_model import SequenceModel

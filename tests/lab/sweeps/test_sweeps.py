@@ -17,10 +17,10 @@ import pytest
 import torch
 
 from undamped._base.errors import OptionError, RunError, UndampedError
-from undamped._base.files import read_tensors
 from undamped.lab import cli
 from undamped.lab.benchmarks.forks import forks
 from undamped.lab.cli.sweep_settings import read_sweep
+from undamped.lab.files import read_tensors
 from undamped.lab.sweeps import Plan, SweepFolder, sweep
 from undamped.lab.sweeps.plan import grid_point, grid_size
 from undamped.lab.sweeps.space import Choices, Range, read_space

@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from undamped._base import files
 from undamped._base.errors import OptionError, RunError, shortened
-from undamped._base.files import read_json, read_tensors, write_tensors, write_text
+from undamped.lab import files
+from undamped.lab.files import read_json, read_tensors, write_tensors, write_text
 from undamped.lab.report.watch import Watch
 from undamped.lab.training import fit, resume
 from undamped.lab.training.options import TrainOptions
@@ -126,7 +126,7 @@ def test_a_full_disk_is_an_error_of_the_system(tmp_path):
     program = (
         "import resource, signal, sys, torch\n"
         "from pathlib import Path\n"
-        "from undamped._base.files import write_tensors\n"
+        "from undamped.lab.files import write_tensors\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "try:\n"
@@ -258,7 +258,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from undamped._base.files import write_atomically\n"
+        "from undamped.lab.files import write_atomically\n"
         "write_atomically(Path(sys.argv[1]), lambda _: os.kill(os.getpid(), signal.SIGKILL))\n"
     )
     path = tmp_path / "a.txt"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from undamped._base.files import read_tensors
 from undamped.lab import cli
 from undamped.lab.benchmarks.forks import forks
+from undamped.lab.files import read_tensors
 from undamped.lab.training.checkpoint import load_checkpoint
 from undamped.lab.training.run import Run
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from undamped._base.errors import OptionError, RunError
-from undamped._base.files import read_tensors
 from undamped.lab.benchmarks.forks import forks
 from undamped.lab.cli.settings import read_settings
+from undamped.lab.files import read_tensors
 from undamped.lab.training import Run, fit, resume
 from undamped.lab.training.checkpoint import load_checkpoint
 from undamped.lab.training.options import TrainOptions

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import orthogonal
 
 from undamped._base.errors import NonFiniteError, OptionError, RunError
-from undamped._base.files import read_tensors, write_text
+from undamped.lab.files import read_tensors, write_text
 from undamped.lab.tasks import Adding
 from undamped.lab.training import Run, TrainOptions, fit, resume
 from undamped.lab.training.checkpoint import load_checkpoint

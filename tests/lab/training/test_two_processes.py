@@ -10,8 +10,8 @@ import torch
 import two_at_once
 from two_at_once import TEXT, carried, uneven
 
-from undamped._base.files import read_tensors
 from undamped.lab.benchmarks.forks import forks
+from undamped.lab.files import read_tensors
 from undamped.lab.training import Run, fit, resume
 from undamped.lab.training.checkpoint import load_checkpoint
 

@@ -126,7 +126,7 @@ class Result(Record, ABC):
 
     def plot(self) -> Any:
         """Return the result as a plotly figure."""
-        return figure_of({getattr(self, "name", ""): self})
+        return new_figure(*layout_and_traces({getattr(self, "name", ""): self}))
 
     def save_figure(self, path: str | Path) -> None:
         """Draw the result into a .png, .svg or .pdf file.
@@ -137,15 +137,6 @@ class Result(Record, ABC):
         from undamped.analysis.core.image_file import draw
 
         draw({getattr(self, "name", ""): self}, Path(path))
-
-
-def figure_of(results: Mapping[str, Result]) -> Any:
-    """Draw results of one instrument into one plotly figure.
-
-    Args:
-        results: The results by the name of the model.
-    """
-    return new_figure(*layout_and_traces(results))
 
 
 def layout_and_traces(results: Mapping[str, Result]) -> tuple[Layout, list[Trace]]:

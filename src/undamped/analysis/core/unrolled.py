@@ -55,11 +55,9 @@ class UnrolledRecurrent(Unrolled):
             self._constants = [self.network.cell(layer).constants() for layer in range(self.layers)]
 
     def initial(self, batch: int, like: Tensor) -> list[State]:
-        """Return the initial state of each cell."""
         return [self.network.cell(layer).initial_state(batch, like) for layer in range(self.layers)]
 
     def step(self, x: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
-        """Advance every layer by one step."""
         network, outputs, following = self.network, [x], []
         for layer in range(self.layers):
             cell: Cell = network.cell(layer)
@@ -86,7 +84,6 @@ class UnrolledTorch(Unrolled):
         }[network.mode]
 
     def initial(self, batch: int, like: Tensor) -> list[State]:
-        """Return zeros, as the module does."""
         net = self.network
         hidden = like.new_zeros(batch, net.proj_size or net.hidden_size)
         if net.mode != "LSTM":
@@ -94,7 +91,6 @@ class UnrolledTorch(Unrolled):
         return [(hidden, like.new_zeros(batch, net.hidden_size))] * self.layers
 
     def step(self, x: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
-        """Advance every layer by one step."""
         net, below, following = self.network, x, []
         for layer in range(self.layers):
             weights = [

@@ -109,14 +109,11 @@ def measure(subject: Promising, *, seed: int = 0) -> list[Measurement]:
                 f"{type(subject).__name__} promises {promise.kind.value} but lacks {needs}. "
                 "Implement what is missing, or remove the promise."
             )
-        if method.by_jacobian and _state_size(probe) > LARGEST:
+        fixed = torch.Generator().manual_seed(0)
+        if method.by_jacobian and probe.example(1, fixed)[0].numel() > LARGEST:
             continue
         results.append(Measurement(promise, *method.function(probe, generator)))
     return results
-
-
-def _state_size(model: Any) -> int:
-    return model.example(1, torch.Generator().manual_seed(0))[0].numel()
 
 
 def _probe(subject: Any) -> Any:

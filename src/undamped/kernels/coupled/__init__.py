@@ -1,8 +1,8 @@
 """Recurrences whose step is one linear map and something elementwise: `coupled_scan`.
 
 `contract` says what a step, an operator and a projection are; `steps`, `operators` and
-`projections` hold them; `scan` is the function of
-torch, `operator` the same for its compiler. Numba is imported when a kernel first runs.
+`projections` hold them; `scan` is the function of torch, `operator` the same for its compiler.
+Numba is imported when a kernel first runs.
 """
 
 from undamped.kernels.coupled import operators, projections, steps

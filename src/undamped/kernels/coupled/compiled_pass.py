@@ -21,7 +21,6 @@ class CompiledPass(Pass):
     operator: DenseOperator
 
     def forward_chunk(self, start: int, stop: int, projected: Tensor) -> None:
-        """Make the steps of a chunk."""
         hidden_states, memory = self.states_of(start, stop)
         scratch = self.scratch.numpy()
         self.step.loops[0](
@@ -42,7 +41,6 @@ class CompiledPass(Pass):
     def backward_chunk(
         self, chunk: int, start: int, stop: int, x: Tensor, output_gradient: Tensor
     ) -> Tensor:
-        """Go back through a chunk; return the gradient of its projected input."""
         steps = stop - start
         read = self.states_of(start, stop)[0][:-1].flatten(0, 1)
         self.recompute_sums(chunk, x, read)
@@ -121,7 +119,6 @@ class StructuredPass(Pass):
     operator: StructuredOperator
 
     def forward_chunk(self, start: int, stop: int, projected: Tensor) -> None:
-        """Make the steps of a chunk."""
         step, operator, product = self.step, self.operator, self.scratch
         kernel, buffer = step.kernels[0], self._buffer()
         states = self.shard.hidden_states[start : stop + 1].unbind()
@@ -138,7 +135,6 @@ class StructuredPass(Pass):
     def backward_chunk(
         self, chunk: int, start: int, stop: int, x: Tensor, output_gradient: Tensor
     ) -> Tensor:
-        """Go back through a chunk; return the gradient of its projected input."""
         kernel, operator, state_gradient = self.step.kernels[1], self.operator, self.state_gradient
         hidden_states, gradient = self.shard.hidden_states, self.product_gradient[: stop - start]
         states, results = hidden_states[start + 1 : stop + 1].unbind(), gradient.unbind()

@@ -86,7 +86,10 @@ class StructuredOperator(Operator):
 
 
 class Step(Described):
-    """The elementwise part of a step. It holds numbers only: several threads use it at once."""
+    """The elementwise part of a step. It holds numbers only: several threads use it at once.
+
+    A subclass sets `kernel_module`, and flags such as `has_memory`, by keywords of its class.
+    """
 
     adds_projection: ClassVar[bool] = True
     """Whether the operator's answer and the projected input are simply added."""
@@ -94,15 +97,20 @@ class Step(Described):
     """Whether the backward pass needs product and projected input again, or only the states."""
     has_memory: ClassVar[bool] = False
     """Whether part of the state is not read by the operator."""
-    kernel_module: ClassVar[str]
+    kernel_module: ClassVar[str] = ""
     """The module of `steps` that has its compiled loops, LOOPS by name (`loop`), and PASS where
     the step needs another pass than `compiled_pass`."""
+
+    def __init_subclass__(cls, module: str = "", **flags: bool) -> None:
+        super().__init_subclass__()
+        cls.kernel_module = module or cls.kernel_module
+        for name, value in flags.items():
+            setattr(cls, name, value)
 
     def __init__(self, *constants: float) -> None:
         self.constants = constants  # numbers for its loops, which its documentation names
 
     def describe(self) -> tuple[list[float], list[Tensor]]:
-        """Its constants are all there is."""
         return list(self.constants), []
 
     @property
@@ -164,11 +172,11 @@ class ProjectionPass(ABC):
 
 
 class Projection(Described, ABC):
-    """What turns the input into what the step reads."""
+    """What turns the input into what the step reads; its first tensor is a matrix V."""
 
-    @abstractmethod
     def width(self, tensors: Sequence[Tensor]) -> int:
-        """Return how many numbers a row of the answer holds."""
+        """Return how many numbers a row of the answer holds: as many as V has rows."""
+        return tensors[0].shape[0]
 
     @abstractmethod
     def begin(

@@ -32,7 +32,6 @@ class Dense(DenseOperator):
         self.width = self.matrix.shape[0]
 
     def apply(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
-        """Write rows Wᵀ."""
         assert self.transposed is not None
         if add is None:
             torch.mm(rows, self.transposed, out=out)
@@ -40,7 +39,6 @@ class Dense(DenseOperator):
             torch.addmm(add, rows, self.transposed, out=out)
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
-        """One product over all steps and sequences."""
         return (gradients.t() @ inputs,)
 
 
@@ -48,22 +46,18 @@ class LowRank(StructuredOperator):
     """rows → rows − (rows A) B for A (size, m) and B (m, size): O(m·size) a row."""
 
     def bind(self, tensors: Sequence[Tensor]) -> None:
-        """Take A and B."""
         self.down, self.up = (tensor.contiguous() for tensor in tensors)
         self.down_transposed, self.up_transposed = self.down.t(), self.up.t()
 
     def apply(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
-        """Write rows − (rows A) B."""
         torch.addmm(rows, rows @ self.down, self.up, alpha=-1, out=out)
         if add is not None:
             out += add
 
     def transpose(self, rows: Tensor, out: Tensor) -> None:
-        """Write rows − (rows Bᵀ) Aᵀ."""
         torch.addmm(rows, rows @ self.up_transposed, self.down_transposed, alpha=-1, out=out)
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
-        """Three thin products over all steps and sequences."""
         return -inputs.t() @ (gradients @ self.up_transposed), -(inputs @ self.down).t() @ gradients
 
 
@@ -79,7 +73,6 @@ class Nothing(DenseOperator):
         """Leave the array to the elementwise part."""
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
-        """Return no gradients: there are no tensors."""
         return ()
 
 
@@ -98,12 +91,10 @@ class Fourier(StructuredOperator):
         self.permutation = permutation
 
     def describe(self) -> tuple[list[float], list[Tensor]]:
-        """Its permutation."""
         return [], [self.permutation]
 
     @classmethod
     def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
-        """Make one from what `describe` returned."""
         return cls(tensors[0])
 
     def bind(self, tensors: Sequence[Tensor]) -> None:
@@ -206,7 +197,6 @@ class Layers(StructuredOperator):
 
     @classmethod
     def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
-        """Make one from what `describe` returned."""
         return cls(tensors[0], bool(numbers[0]))
 
     def bind(self, tensors: Sequence[Tensor]) -> None:

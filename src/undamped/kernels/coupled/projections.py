@@ -24,10 +24,6 @@ def kernels() -> Any:
 class Linear(Projection):
     """x → V x + b; tensors: V (answer, input) and, where there is one, b (answer,)."""
 
-    def width(self, tensors: Sequence[Tensor]) -> int:
-        """The rows of V."""
-        return tensors[0].shape[0]
-
     def begin(
         self,
         tensors: Sequence[Tensor],
@@ -36,7 +32,6 @@ class Linear(Projection):
         shard: slice,
         lengths: Tensor | None,
     ) -> ProjectionPass:
-        """Begin."""
         return LinearPass(tensors)
 
 
@@ -51,7 +46,6 @@ class LinearPass(ProjectionPass):
         self.state, self.state_gradient = [], []
 
     def forward(self, chunk: int, x: Tensor, out: Tensor) -> None:
-        """V x + b."""
         rows, answer = x.flatten(0, 1), out.flatten(0, 1)
         if self.bias is None:
             torch.mm(rows, self.transposed, out=answer)
@@ -65,7 +59,6 @@ class LinearPass(ProjectionPass):
     def backward(
         self, chunk: int, x: Tensor, gradient: Tensor, input_gradient: Tensor | None
     ) -> None:
-        """Two products and a sum."""
         rows = gradient.flatten(0, 1)
         self.tensor_gradients[0].addmm_(rows.t(), x.flatten(0, 1))
         if self.bias is not None:
@@ -103,13 +96,8 @@ class Filtered(Projection):
 
     @classmethod
     def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
-        """Make one from what `describe` returned."""
         step, decay, softening, velocity, moment = numbers
         return cls(tensors[0], (step, decay, softening), bool(velocity), bool(moment))
-
-    def width(self, tensors: Sequence[Tensor]) -> int:
-        """The rows of V."""
-        return tensors[0].shape[0]
 
     def begin(
         self,
@@ -119,7 +107,6 @@ class Filtered(Projection):
         shard: slice,
         lengths: Tensor | None,
     ) -> ProjectionPass:
-        """Begin."""
         return _FilteredPass(self, tensors, state, chunks, self.decays[:, shard], lengths)
 
 
@@ -179,7 +166,6 @@ class _FilteredPass(ProjectionPass):
     def backward(
         self, chunk: int, x: Tensor, gradient: Tensor, input_gradient: Tensor | None
     ) -> None:
-        """Through the filter, then through the product."""
         if len(self.tensor_gradients) > 2:
             self.tensor_gradients[2] += gradient.sum((0, 1))
         state_gradients, times = self._arrays(self.state_gradient), self._times(chunk)

@@ -107,7 +107,6 @@ class Shard(BatchShard):
 
     @property
     def output(self) -> Tensor:
-        """The hidden states."""
         return self.states[self.slots :]
 
     def _weights(self, *, transposed: bool) -> Weights:
@@ -118,13 +117,12 @@ class Shard(BatchShard):
         named["silence"] = t["silence"].reshape(-1)
         return Weights(*arrays_of(*(named[name] for name in Weights._fields)))
 
-    def _make_buffers(self, total: int, row: int, rows: int) -> Buffers:
+    def _loop_buffers(self, total: int, row: int, rows: int) -> Buffers:
         """Return arrays for a loop to work in; the two passes use them differently."""
         both = (self.batch, 2 * self.hidden)
         return Buffers(*self.buffers((total,), (row,), (rows, self.hidden), both))
 
     def forward(self) -> None:
-        """Run; what is needed later stays in this object."""
         t, steps, batch, hidden = self.tensors, self.steps, self.batch, self.hidden
         total = self.slots + steps
         self.states = self.empty(total, batch, hidden)
@@ -142,7 +140,7 @@ class Shard(BatchShard):
         arrays, weights = self._arrays(keys), self._weights(transposed=True)
         (product,) = self.buffers((batch, self.width + hidden))
         joined = torch.zeros(batch, 2 * hidden, dtype=self.x.dtype).numpy()
-        buffers = self._make_buffers(self.width, hidden, 2)
+        buffers = self._loop_buffers(self.width, hidden, 2)
         run, settings = forward(*self.kind), (self.choices, weights, arrays, self.memory)
         for begin in range(0, steps, self.chunk):
             projected = self.projected(begin).numpy()
@@ -192,7 +190,6 @@ class Shard(BatchShard):
         return self.final_rows.clamp_min(0).t().unsqueeze(-1).expand(-1, -1, self.hidden)
 
     def record(self) -> Record:
-        """Return what was attended to."""
         steps, batch, slots = self.steps, self.batch, self.slots
         weights, over = self.x.new_zeros(batch, steps, slots + steps), self.over
         if self.grows:
@@ -211,7 +208,6 @@ class Shard(BatchShard):
         return Record(weights[:, :, slots:], relevant.transpose(0, 1))
 
     def backward(self, output: Tensor, *carried: Tensor) -> dict[str, Tensor]:
-        """Return the gradients of the tensors, and of x under "x"."""
         mixed, cell, slots = (
             part[:, self.part] if dim else part[self.part]
             for part, dim in zip(carried, self.finals.values(), strict=False)
@@ -234,7 +230,7 @@ class Shard(BatchShard):
         named["cells"] = totals["cell"]
         gradients = Gradients(*(named[name].numpy() for name in Gradients._fields))
         weights = self._weights(transposed=False)
-        buffers = self._make_buffers(hidden, len(self.states), batch)
+        buffers = self._loop_buffers(hidden, len(self.states), batch)
         width, run = self.width + hidden, backward(*self.kind)
         settings = (self.choices, weights, self._arrays(keys), gradients)
         for begin in reversed(range(0, steps, self.chunk)):

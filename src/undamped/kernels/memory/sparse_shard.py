@@ -106,7 +106,6 @@ class SparseShard(BatchShard):
         return output if self.plan.lengths is None else output.masked_fill_(self.over, 0)
 
     def forward(self) -> None:
-        """Run; what is needed later stays in this object."""
         t, steps, batch, hidden = self.tensors, self.steps, self.batch, self.hidden
         count, attended = self.slots + len(self.plan.times), self.plan.top
         self.states = self.empty(steps + 1, batch, hidden)
@@ -140,7 +139,6 @@ class SparseShard(BatchShard):
         return *(end.clone() for end in ends), flags, clock
 
     def record(self) -> Record:
-        """Return what was attended to."""
         steps, batch = self.steps, self.batch
         # The rows that a pass began with have no step; they go to one column too many.
         times = torch.full((len(self.rows),), steps)
@@ -153,7 +151,6 @@ class SparseShard(BatchShard):
         return Record(weights[:, :, :steps], torch.empty(batch, steps, 0, dtype=torch.long))
 
     def backward(self, output: Tensor, *carried: Tensor) -> dict[str, Tensor]:
-        """Return the gradients of the tensors, and of x under "x"."""
         t, hidden = self.tensors, self.hidden
         last_hidden, last_context, last_cell, slots = carried
         grads = output[:, self.part].contiguous()

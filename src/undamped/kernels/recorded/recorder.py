@@ -6,8 +6,7 @@ than the kernel. A graph of many steps is started by a single call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -52,26 +51,8 @@ class CUDAGraphs:
         return graph.replay
 
 
-class Repeated:
-    """Work is done again: for tests, which have the memory, the chunks and the order but no GPU."""
-
-    def record(self, work: Work) -> Work:
-        """Do it once, as a recording would."""
-        work()
-        return work
-
-
-_CPU_RECORDER: ContextVar[Recorder | None] = ContextVar("recorder on the CPU", default=None)
-
-
-@contextmanager
-def recorded_by(recorder: Recorder) -> Iterator[None]:
-    """Record loops on the CPU while this lasts, with a recorder that can."""
-    token = _CPU_RECORDER.set(recorder)
-    try:
-        yield
-    finally:
-        _CPU_RECORDER.reset(token)
+CPU_RECORDER: ContextVar[Recorder | None] = ContextVar("CPU_RECORDER", default=None)
+"""What records loops on the CPU; only tests set one."""
 
 
 def recorder_for(*tensors: Tensor) -> Recorder | None:
@@ -88,7 +69,7 @@ def recorder_for(*tensors: Tensor) -> Recorder | None:
     if first.dtype not in (torch.float32, torch.float64):
         return None
     if not first.is_cuda:
-        return _CPU_RECORDER.get()
+        return CPU_RECORDER.get()
     if not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
         return None
     return CUDAGraphs(first.device)

@@ -147,15 +147,12 @@ class GPUColumns(Columns):
         return steps if lengths is None else 0
 
     def chunk(self, steps: int, columns: int, layers: int, item_size: int) -> int:
-        """A fixed number."""
         return min(steps, GPU_CHUNK)
 
     def shards(self, steps: int, batch: int, hidden: int) -> list[slice]:
-        """All of it."""
         return [slice(0, batch)]
 
     def run_all(self, works: Sequence[Callable[[], Any]], product: int) -> list[Any]:
-        """One after the other: there is one."""
         return [work() for work in works]
 
 

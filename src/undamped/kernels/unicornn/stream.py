@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from undamped.kernels.shared.allocate import contiguous_copy
+from undamped.kernels.shared.call_checks import fitting
 from undamped.kernels.shared.columns import Columns, sequence_table
 from undamped.kernels.shared.row_stable_matmul import rounded_up
-from undamped.kernels.shared.sample import fitting
 from undamped.kernels.unicornn.stack import Layer
 
 

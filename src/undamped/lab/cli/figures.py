@@ -29,7 +29,7 @@ def check_figure(path: Path | None) -> None:
 
 def save_figure(figure: Any, path: Path, **options: Any) -> None:
     """Write a Matplotlib figure atomically, in the format of the file's ending."""
-    from undamped._base.files import write_atomically  # imports torch, which `show` does not need
+    from undamped.lab.files import write_atomically  # imports torch, which `show` does not need
 
     kind = path.suffix.lstrip(".")
     write_atomically(path, lambda file: figure.savefig(file, format=kind, **options))

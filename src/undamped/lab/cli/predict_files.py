@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from undamped._base.contract import Batch
-from undamped._base.files import write_text
 from undamped._base.options import options_in
 from undamped.lab.cli.commands.runs import Predict
 from undamped.lab.cli.screen import print_json, print_lines
 from undamped.lab.data.images.sequences import read_image_sequences
 from undamped.lab.data.recordings.read import read_sequences
+from undamped.lab.files import write_text
 from undamped.lab.tasks.physics.scores import relative_error
 from undamped.lab.tasks.physics.trajectory_columns import TrajectoryColumns
 from undamped.lab.tasks.physics.trajectory_files import read_trajectories

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from undamped._base.errors import OptionError, printable
-from undamped._base.files import refuse_folder, write_text
 from undamped._base.registry import tasks
 from undamped.lab.cli.commands.runs import Predict
 from undamped.lab.cli.predict_future import (
@@ -28,6 +27,7 @@ from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.data.recordings.suspicions import in_words, strange_series
+from undamped.lab.files import refuse_folder, write_text
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training.prediction import predict_series, windows_of, with_standard_error
 from undamped.lab.training.run import Run

@@ -21,10 +21,10 @@ from undamped._base.options import (
     convert,
     nearest,
     options_of,
-    settings_of,
     unknown_name,
 )
 from undamped._base.registry import models, tasks
+from undamped.lab.catalogue import settings_of
 from undamped.lab.data.recordings.read import is_data_path
 from undamped.lab.training.fit import AUTO
 from undamped.lab.training.options import TrainOptions

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import DataError, OptionError, shortened
-from undamped._base.files import read_tensors, write_tensors
 from undamped.lab.export.subject import Subject
+from undamped.lab.files import read_tensors, write_tensors
 from undamped.lab.training.streaming import SampleStream
 from undamped.models.sequence_model import SequenceModel
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, RunError
-from undamped._base.files import write_atomically
 from undamped.lab.data.recordings.prepared import batch_of
 from undamped.lab.export.subject import Subject
+from undamped.lab.files import write_atomically
 from undamped.lab.training.run import Run
 from undamped.lab.training.streaming import sample_tensors
 

@@ -121,7 +121,7 @@ def write(out: Path, name: str, figure: Any, results: dict[str, Any]) -> None:
         figure: A plotly figure.
         results: Measured numbers and text.
     """
-    from undamped._base.files import write_json, write_text
+    from undamped.lab.files import write_json, write_text
 
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / f"{name}.json", {"figure": figure.to_plotly_json(), **results})

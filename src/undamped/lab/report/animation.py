@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from undamped._base.errors import OptionError
-from undamped._base.files import refuse_folder, write_atomically, write_text
 from undamped.analysis.core.figures import PALETTE
 from undamped.analysis.core.result import plain
+from undamped.lab.files import refuse_folder, write_atomically, write_text
 from undamped.lab.instruments.motion_paths import MotionPaths
 from undamped.lab.report.page import asset, embedded, policy
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from undamped._base.errors import OptionError
-from undamped._base.files import write_text
 from undamped.analysis.core.figures import line_style
+from undamped.lab.files import write_text
 from undamped.lab.report import tables
 from undamped.lab.report.model_report import ModelReport
 from undamped.lab.report.plots import in_order, plots

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from undamped._base.errors import OptionError, RunError, UndampedError, shortened
-from undamped._base.files import read_json, write_json
 from undamped._base.options import convert
+from undamped.lab.files import read_json, write_json
 from undamped.lab.sweeps.plan import Plan
 from undamped.lab.sweeps.storage import file_lock, without_password
 from undamped.lab.training.run import Run

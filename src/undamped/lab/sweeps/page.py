@@ -8,8 +8,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from undamped._base.files import write_text
 from undamped.analysis.core.figures import PALETTE
+from undamped.lab.files import write_text
 from undamped.lab.report.page import document, section
 from undamped.lab.sweeps.folder import SweepFolder
 from undamped.lab.sweeps.space import Range, read_space

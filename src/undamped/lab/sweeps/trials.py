@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from undamped._base.files import write_text
+from undamped.lab.files import write_text
 from undamped.lab.sweeps.folder import SweepFolder
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Tasks: data, loss, metric, and the score of a naive baseline.
 
-Written by `python -m undamped._base.index`; do not edit.
+Written by `python -m undamped.lab.catalogue`; do not edit.
 """
 
 from undamped.lab.tasks.adding import Adding as Adding
@@ -30,7 +30,6 @@ from undamped.lab.tasks.irregular.rotating_digits import RotatingDigits as Rotat
 from undamped.lab.tasks.irregular.sporadic import Brusselator as Brusselator
 from undamped.lab.tasks.irregular.sporadic import DoubleOU as DoubleOU
 from undamped.lab.tasks.lorenz96 import Lorenz96 as Lorenz96
-from undamped.lab.tasks.noise_padded import LastDigit as LastDigit
 from undamped.lab.tasks.noise_padded import NoisePaddedCIFAR10 as NoisePaddedCIFAR10
 from undamped.lab.tasks.noise_padded import NoisePaddedDigits as NoisePaddedDigits
 from undamped.lab.tasks.physics.bodies import ThreeBody as ThreeBody

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.errors import RunError
-from undamped._base.files import read_tensors, write_tensors
+from undamped.lab.files import read_tensors, write_tensors
 from undamped.lab.training.progress import Progress
 from undamped.lab.training.run import load_weights
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from undamped._base.contract import TaskShape
 from undamped._base.errors import OptionError
 from undamped._base.options import Option, convert, options_of
 from undamped._base.registry import models
@@ -19,6 +20,7 @@ from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Settings, Task
 from undamped.lab.training.options import BUDGETS
 from undamped.models.for_task import model_options
+from undamped.models.task_model import TaskModel, is_kind, refuse_unfit
 
 ANY = "*"
 FOR_ALL: Settings = {"model": {"hidden_size": 128}, "train": {}}
@@ -165,6 +167,12 @@ def _accepts(option: Option, value: Any) -> bool:
     except OptionError:
         return False
     return True
+
+
+def refuse_misfit(shape: TaskShape, name: str) -> None:
+    """Refuse the model called `name` if it does not fit tasks of a shape, without building it."""
+    if is_kind(name, TaskModel):
+        refuse_unfit(name, models[name], shape)
 
 
 def merged(

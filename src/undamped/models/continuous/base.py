@@ -152,7 +152,6 @@ class GradientKeeping(Penalised):
         self._waypoints = waypoints
 
     def penalty_option(self) -> str:
-        """Return the option that sets the penalty, as text; empty for none."""
         return "" if self.keep_gradient == "none" else f"keep_gradient='{self.keep_gradient}'"
 
     def penalty(self, loss: Tensor | None = None) -> Tensor:

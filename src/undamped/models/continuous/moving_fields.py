@@ -206,7 +206,6 @@ class IsospectralAntisymmetricField(AntisymmetricField):
         return bracket(skew, self.target - self.target.mT)
 
     def constants(self) -> tuple[Tensor, ...]:
-        """Return S₀."""
         return (self.skew(),)
 
     def read(self, value: Tensor, *constants: Tensor) -> tuple[Tensor, ...]:
@@ -247,14 +246,12 @@ class OrthogonalField(MovingField):
         self.bias = nn.Parameter(torch.zeros(size))
 
     def beginning(self) -> Tensor:
-        """Return W(0)."""
         eye = torch.eye(self.size, dtype=self.base.dtype, device=self.base.device)
         # A step of Newton and Schulz: B was drawn in single precision, and may be double now.
         base = self.base @ (1.5 * eye - 0.5 * self.base.mT @ self.base)
         return base @ skew_exponential(self.free - self.free.mT)
 
     def read(self, value: Tensor, *constants: Tensor) -> tuple[Tensor, ...]:
-        """Return W."""
         return (value,)
 
     def move(self, x: Tensor, *parameters: Tensor) -> Tensor:
@@ -301,7 +298,6 @@ class GatedOrthogonalField(OrthogonalField):
         self.gates = nn.Parameter(torch.ones(gates))
 
     def motion(self, t: Any, value: Tensor) -> Tensor:
-        """Return b."""
         flat = value.flatten(-2)
         time = torch.zeros_like(flat[..., :1]) + torch.as_tensor(t).reshape(
             -1, *(1,) * (flat.dim() > 1)

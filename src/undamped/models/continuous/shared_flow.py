@@ -119,11 +119,9 @@ class StillPath(ParameterPath):
         super().__init__(1.0, value, 0)
 
     def at(self, t: Any) -> Tensor:
-        """Return θ, at any time."""
         return self.data
 
     def between(self, index: Any, fraction: Any) -> Tensor:
-        """Return θ."""
         return self.data
 
 

@@ -91,7 +91,6 @@ class GapRNN(JumpNetwork):
         return (*start, torch.zeros(batch, dtype=torch.float64, device=like.device))
 
     def project(self, x: Tensor, observed: Tensor, gaps: Tensor, state: Parts) -> Tensor:
-        """Return the cell's projection of values and of the mask."""
         return self.cell.project(torch.cat([x, observed.to(x.dtype)], -1) if self.missing else x)
 
     def constants(self) -> Parts:
@@ -101,7 +100,6 @@ class GapRNN(JumpNetwork):
         return self.cell.advance(projected, state, constants)
 
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
-        """Return the state with its first tensor moved over the gaps."""
         return (self.gap_flow(state[0], gaps), *state[1:])
 
     def output(self, state: Parts) -> Tensor:

@@ -64,7 +64,6 @@ class BayesNetwork(JumpNetwork):
         return (self.hidden_size, self.hidden_size)
 
     def project(self, x: Tensor, observed: Tensor, gaps: Tensor, state: Parts) -> Tensor:
-        """Return values and their mask."""
         return torch.cat([x, observed.to(x.dtype)], -1)
 
     def expected(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,7 +87,6 @@ class BayesNetwork(JumpNetwork):
         return self.cell.constants()
 
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
-        """Return the state with h moved over the gaps."""
         return self.gap_flow(state[0], gaps), state[1]
 
 

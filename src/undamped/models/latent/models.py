@@ -321,7 +321,6 @@ class _StillRNN(GapRNN):
         return self.cell.project(torch.cat([*parts, ago], -1))
 
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
-        """Return the state unchanged."""
         return state
 
 

@@ -51,7 +51,6 @@ class LagrangianModel(MotionModel):
 
     @classmethod
     def example_shape(cls) -> TaskShape:
-        """Return the shape of a task with two positions, two velocities and two forces."""
         return shape_of(StateSpace.moving(2, inputs=2))
 
     def mass_matrix(self, states: Tensor) -> Tensor:

@@ -240,7 +240,6 @@ class SSINN(MotionModel):
         return f"H = {format_sum(self.terms(threshold))}"
 
     def findings(self) -> list[str]:
-        """Return the learned equation."""
         return [f"The learned equation: {self.equation()}."]
 
 

@@ -333,7 +333,6 @@ class RelationalModel(TaskModel):
         return TemporalContextNorm(self.features, shape.segments if kind == "segments" else ())
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
-        """Return the predictions (batch, output)."""
         return self.decide(self.encode(batch)), None
 
     def encode(self, batch: Batch) -> Tensor:

@@ -58,7 +58,6 @@ class Block(Cell):
 
     @property
     def state_sizes(self) -> tuple[int | None, ...]:
-        """Sizes of the output of the block and of the state of the cell."""
         return (self.hidden_size, *self.cell.state_sizes)
 
     @property
@@ -98,7 +97,6 @@ class Block(Cell):
         return tuple(like.new_empty(1, batch, n).bernoulli_(p).div_(p) for n in sizes)
 
     def constants(self) -> State:
-        """Return those of the cell."""
         return self.cell.cached_constants()
 
     def project(self, x: Tensor) -> Tensor:
@@ -114,11 +112,9 @@ class Block(Cell):
         return (reference_gated_unit(r, e, self.gate.weight, self.gate.bias), *inner)
 
     def initial_state(self, batch: int, like: Tensor) -> State:
-        """Return zeros, and the initial state of the cell."""
         return like.new_zeros(batch, self.hidden_size), *self.cell.initial_state(batch, like)
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
-        """Scan with new dropout masks."""
         return self.scan_with(x, state, lengths, self.draw_masks(x.shape[1], x))
 
     def scan_with(

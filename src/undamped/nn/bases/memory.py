@@ -175,7 +175,6 @@ class MemoryCell(Cell):
 
     @property
     def state_sizes(self) -> tuple[int | None, ...]:
-        """Size of each part of the state; None if it grows."""
         recurrent_sizes = (self.hidden_size,) * (1 + len(self.recurrence.state_names))
         return (*recurrent_sizes, *self.memory_sizes)
 
@@ -185,11 +184,9 @@ class MemoryCell(Cell):
         return state[1], state[2 : 1 + count], state[1 + count :]
 
     def project(self, x: Tensor) -> Tensor:
-        """Return the projection of the recurrence."""
         return self.recurrence.project(x)
 
     def constants(self) -> State:
-        """Return the constants of the recurrence."""
         return self.recurrence.constants()
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:

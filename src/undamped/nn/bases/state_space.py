@@ -44,7 +44,6 @@ class StateSpaceCell(Cell):
 
     @property
     def state_sizes(self) -> tuple[int, ...]:
-        """Sizes of the output and of the states of the units."""
         return (self.hidden_size, *[self.visible_size] * (len(self.state_names) - 1))
 
     def drive_weight(self) -> Tensor:

@@ -118,7 +118,6 @@ class AntisymmetricLayers(SkewLayers):
     promises = (STABLE,)
 
     def step(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Apply a layer."""
         y = pair[1]
         weight, bias = self._of_layer(layer, parameters)
         force = torch.tanh(y @ self._antisymmetric(weight).T + bias)
@@ -135,12 +134,10 @@ class VerletLayers(StableLayers):
         return self.step_size**2 * torch.tanh(-(y @ weight.T) @ weight + bias)
 
     def step(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Apply a layer."""
         before, y = pair
         return y, 2 * y - before + self._force(layer, y, parameters)
 
     def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Undo a layer."""
         y, after = pair
         return 2 * y - after + self._force(layer, y, parameters), y
 
@@ -167,12 +164,10 @@ class MidpointLayers(SkewLayers):
         return size * torch.tanh(y @ self._antisymmetric(weight).T + bias)
 
     def step(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Apply a layer."""
         before, y = pair
         return y, before + self._force(layer, y, parameters)
 
     def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Undo a layer."""
         y, after = pair
         return after - self._force(layer, y, parameters), y
 
@@ -195,13 +190,11 @@ class HamiltonianLayers(StableLayers):
         return self.step_size * torch.tanh(z @ weight.T + bias)
 
     def step(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Apply a layer."""
         z, y = pair
         z = z - self._kick(layer, y, parameters)
         return z, y + self._drift(layer, z, parameters)
 
     def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
-        """Undo a layer."""
         z, y = pair
         y = y - self._drift(layer, z, parameters)
         return z + self._kick(layer, y, parameters), y
@@ -218,7 +211,6 @@ class TwoLayerHamiltonianLayers(HamiltonianLayers):
         self.bias_kick = nn.Parameter(torch.zeros(depth, size))
 
     def stacks(self) -> tuple[Tensor, ...]:
-        """Return the parameters of all layers, each stacked along its first dimension."""
         return *super().stacks(), self.weight_kick, self.bias_kick
 
     def _kick(self, layer: int, y: Tensor, parameters: Parameters | None) -> Tensor:

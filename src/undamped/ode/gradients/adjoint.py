@@ -245,7 +245,6 @@ class ExplicitAdjoint(AdjointSolve):
         self.sizes, self.sums = sizes, values.new_zeros(sum(sizes))
 
     def solve(self, gradients: Tensor) -> Gradients:
-        """Return the gradients with respect to y0 and the tensors."""
         adjoint, _ = super().solve(gradients)
         parts = self.sums.split(self.sizes) if self.sizes else ()
         pairs = zip(parts, self.tensors, strict=True)
@@ -327,7 +326,6 @@ class SampleAdjoint(AdjointSolve):
         self.values = torch.where(self.unreached, values[last, sample], values)
 
     def solve(self, gradients: Tensor) -> Gradients:
-        """Return the gradients with respect to y0 and the tensors."""
         if not self.values[0].numel():
             return gradients.sum(0), self.totals
         return super().solve(gradients.masked_fill(self.unreached, 0.0))

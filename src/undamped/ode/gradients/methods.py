@@ -264,7 +264,6 @@ class Reversible(GradientMethod):
             )
 
     def saved(self, problem: Problem, values: Tensor) -> Sequence[Tensor]:
-        """Return the state at the end."""
         return problem.run.trace.final
 
     def backward(self, problem: Problem, y0: Tensor, values: Tensor, incoming: Tensor) -> Gradients:
@@ -294,7 +293,6 @@ class Adjoint(GradientMethod):
             )
 
     def saved(self, problem: Problem, values: Tensor) -> Sequence[Tensor]:
-        """Return the outputs."""
         return [values]
 
     def backward(self, problem: Problem, y0: Tensor, values: Tensor, incoming: Tensor) -> Gradients:

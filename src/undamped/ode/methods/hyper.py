@@ -50,7 +50,6 @@ class HyperSolver(Solver):
         self.order = self.base.order
 
     def tensors(self) -> Sequence[Tensor]:
-        """Return the parameters of the correction."""
         return list(self.correction.parameters()) if isinstance(self.correction, nn.Module) else ()
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:

@@ -76,7 +76,6 @@ class LinearRotating(Rotating):
     """
 
     def generator(self, t: Any, y: Tensor) -> Tensor:
-        """Return b."""
         return self.function(t)
 
 
@@ -183,7 +182,12 @@ def name_of(function: Any) -> str:
 
 
 class LieMethod(Solver):
-    """A method whose steps are rotations Y' = Y exp(Ω), Ω skew: YᵀY is conserved to rounding."""
+    """A method whose steps are rotations Y' = Y exp(Ω), Ω skew: YᵀY is conserved to rounding.
+
+    Reference:
+        A. Iserles, H. Munthe-Kaas, S. Nørsett, A. Zanna. Lie-group methods. Acta Numerica 9
+        (2000).
+    """
 
     rotates = True
 
@@ -211,16 +215,11 @@ class LieEuler(LieMethod):
 
     Equation:
         Y' = Y exp(h b(t, Y))
-
-    Reference:
-        A. Iserles, H. Munthe-Kaas, S. Nørsett, A. Zanna. Lie-group methods. Acta Numerica 9
-        (2000).
     """
 
     order = 1
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Rotate."""
         y = state[0]
         b = generator_of(field, stage_times(t, h, (0.0,), y)[0], y)
         return (rotated(y, skew_exponential(h * b)),), None
@@ -232,10 +231,6 @@ class LieMidpoint(LieMethod):
 
     Equation:
         Y' = Y exp(h b(t + h/2, Y exp(h/2 b(t, Y))))
-
-    Reference:
-        A. Iserles, H. Munthe-Kaas, S. Nørsett, A. Zanna. Lie-group methods. Acta Numerica 9
-        (2000).
     """
 
     order = 2
@@ -258,10 +253,6 @@ class Cayley(LieMidpoint):
 
     Equation:
         Y' = Y cay(h b(t + h/2, Y cay(h/2 b(t, Y)))),  cay(b) = (I − b/2)⁻¹(I + b/2)
-
-    Reference:
-        A. Iserles, H. Munthe-Kaas, S. Nørsett, A. Zanna. Lie-group methods. Acta Numerica 9
-        (2000).
     """
 
     def turn(self, b: Tensor) -> Tensor:

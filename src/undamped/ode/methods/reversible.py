@@ -67,7 +67,6 @@ class ReversibleHeun(Solver):
     reversible = True
 
     def start(self, field: Field, t: Number, y: Tensor) -> SolverState:
-        """Begin with both values equal."""
         return (y, y, field(stage_times(t, 0.0, (0.0,), y)[0], y))
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
@@ -109,7 +108,6 @@ class McCallumFoster(Solver):
         self.error_order = self.base.error_order
 
     def start(self, field: Field, t: Number, y: Tensor) -> SolverState:
-        """Begin with both copies equal."""
         return (y, y)
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:

@@ -165,11 +165,9 @@ class Kicked(Solver):
         return y, force
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Take a step."""
         return (self.advance(field, t, h, state[0], None)[0],), None
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
-        """Return the method ready for one solve."""
         return KickedStepper(self, field, t, y)
 
 
@@ -184,7 +182,6 @@ class KickedStepper(Stepper):
         self._next: Tensor | None = None
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Return the solution at t + h, without accepting it."""
         reached, self._next = self.solver.advance(self.field, t, h, self.state[0], self._force)
         self._proposed = (reached,)
         return reached
@@ -195,7 +192,6 @@ class KickedStepper(Stepper):
         self._force = self._next
 
     def restart(self) -> None:
-        """Forget the force: the field jumps here."""
         self._force = None
 
 
@@ -293,10 +289,8 @@ class TaoOfCopies(Tao):
     name = "tao"
 
     def start(self, field: Field, t: Number, y: Tensor) -> SolverState:
-        """Begin with the copies of the state."""
         return (y,)
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Step both."""
         copies = state[0].chunk(2, dim=-1)
         return (torch.cat(super().step(field, t, h, copies)[0], dim=-1),), None

@@ -9,63 +9,47 @@ from __future__ import annotations
 from undamped.kernels.coupled.contract import Activation, Step
 
 
-class Tanh(Activation):
+class Tanh(Activation, module="activation", in_place=True):
     """state' = tanh(product + projected)."""
 
-    kernel_module = "activation"
-    in_place = True
 
-
-class LeakyRelu(Activation):
+class LeakyRelu(Activation, module="activation", in_place=True):
     """state' = s where s > 0, leak·s elsewhere, s = product + projected.
 
     Args:
         leak: The slope below zero: 0 for relu, 1 for the identity.
     """
 
-    kernel_module = "activation"
-    in_place = True
 
-
-class ModRelu(Activation):
+class ModRelu(Activation, module="activation", in_place=True):
     """state' = sign(s) relu(|s| + b), s = product + projected; weights: b (hidden,)."""
 
-    kernel_module = "activation"
-    in_place = True
 
-
-class ComplexModRelu(Activation):
+class ComplexModRelu(Activation, module="activation"):
     """state' = s relu(|s| + b)/(|s| + ε) for complex s, as (real | imaginary) side by side.
 
     Args:
         softening: The number ε that keeps the division from zero.
     """
 
-    kernel_module = "activation"
 
-
-class Euler(Step):
+class Euler(Step, module="euler"):
     """state' = state + step·tanh(product + projected).
 
     Args:
         step: The size of the step.
     """
 
-    kernel_module = "euler"
 
-
-class GatedEuler(Step):
+class GatedEuler(Step, module="euler", adds_projection=False):
     """state' = state + step·σ̂(product + projected₂) ⊙ tanh(product + projected₁).
 
     Args:
         step: The size of the step.
     """
 
-    kernel_module = "euler"
-    adds_projection = False
 
-
-class CoupledOscillator(Step):
+class CoupledOscillator(Step, module="euler"):
     """z' = z + step·(tanh(product + projected) − γ y − ε z), y' = y + step·z'.
 
     Args:
@@ -74,87 +58,59 @@ class CoupledOscillator(Step):
         damping: The number ε.
     """
 
-    kernel_module = "euler"
 
-
-class WeightedSum(Step):
+class WeightedSum(Step, module="gated"):
     """state' = α tanh(product + projected) + β state; weights: α (1,), β (1,)."""
 
-    kernel_module = "gated"
 
-
-class FastGate(Step):
+class FastGate(Step, module="gated"):
     """state' = (ζ(1 − z) + ν) ⊙ tanh(s) + z ⊙ state, z = σ̂(s + d), s = product + projected.
 
     Parameters: d (hidden,), ζ (1,), ν (1,).
     """
 
-    kernel_module = "gated"
 
-
-class GatedOrthogonal(Step):
+class GatedOrthogonal(Step, module="gated", adds_projection=False):
     """state' = u ⊙ state + (1 − u) ⊙ modReLU(projected₃ + r ⊙ product₃).
 
     r = σ̂(product₁ + projected₁), u = σ̂(product₂ + projected₂). Parameters: modReLU's bias.
     """
 
-    kernel_module = "gated"
-    adds_projection = False
 
-
-class GatedRecurrent(Step):
+class GatedRecurrent(Step, module="gated", adds_projection=False):
     """state' = z ⊙ state + (1 − z) ⊙ tanh(projected₃ + r ⊙ (product₃ + d)).
 
     r = σ̂(product₁ + projected₁), z = σ̂(product₂ + projected₂). Parameters: d (hidden,).
     """
 
-    kernel_module = "gated"
-    adds_projection = False
 
-
-class Iterated(Step):
+class Iterated(Step, module="incremental"):
     """K steps towards the equilibrium, then the increment; weights: η (K,).
 
     Args:
         decay: The number α.
     """
 
-    kernel_module = "incremental"
 
-
-class Lipschitz(Step):
+class Lipschitz(Step, module="euler", adds_projection=False):
     """state' = state + step·(product₁ + tanh(product₂ + projected)).
 
     Args:
         step: The size of the step.
     """
 
-    kernel_module = "euler"
-    adds_projection = False
 
-
-class LongShort(Step):
+class LongShort(Step, module="gated", has_memory=True):
     """The LSTM step: gates i, f, g, o from product + projected, a memory beside the state."""
 
-    kernel_module = "gated"
-    has_memory = True
 
-
-class LightRecurrence(Step):
+class LightRecurrence(Step, module="gated", adds_projection=False, has_memory=True):
     """Forget and reset gates; weights: their recurrent weights (hidden,) each."""
 
-    kernel_module = "gated"
-    adds_projection = False
-    has_memory = True
 
-
-class LongExpressive(Step):
+class LongExpressive(Step, module="lem", adds_projection=False, has_memory=True):
     """Two states, the slow one reading the fast one; weights: Wᵀ and W of its product.
 
     Args:
         step: The longest step Δt.
     """
-
-    kernel_module = "lem"
-    adds_projection = False
-    has_memory = True

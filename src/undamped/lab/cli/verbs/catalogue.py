@@ -12,10 +12,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from undamped._base.describe import CATALOGUE, REGISTRIES, describe_entry, summary
 from undamped._base.errors import OptionError
 from undamped._base.options import unknown_name
 from undamped._base.registry import LIBRARY, Registry, Source
+from undamped.lab.catalogue import CATALOGUE, REGISTRIES, describe_entry, summary
 from undamped.lab.cli.commands.catalogue import List, Show
 from undamped.lab.cli.figures import check_figure, save_figure
 from undamped.lab.cli.screen import as_typed, console, print_json

@@ -35,8 +35,7 @@ from undamped.lab.training import Run, fit
 from undamped.lab.training.closed_form import check_data
 from undamped.lab.training.fit import AUTO
 from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.recipes import merged
-from undamped.models.for_task import refuse_misfit
+from undamped.lab.training.recipes import merged, refuse_misfit
 
 
 def compare(options: Compare) -> None:

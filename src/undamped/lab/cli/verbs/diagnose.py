@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from undamped._base.errors import OptionError
-from undamped._base.files import refuse_folder
 from undamped._base.options import options_of
 from undamped._base.registry import instruments, models, tasks
 from undamped.analysis import Result
@@ -22,6 +21,7 @@ from undamped.lab.cli.commands.runs import Diagnose
 from undamped.lab.cli.progress import stages
 from undamped.lab.cli.screen import console, print_json, print_lines
 from undamped.lab.cli.settings import FILE_TASKS, Settings, read_settings
+from undamped.lab.files import refuse_folder
 from undamped.lab.report import ModelReport, write
 from undamped.lab.report import diagnose as measure
 from undamped.lab.report.diagnose import STEPS

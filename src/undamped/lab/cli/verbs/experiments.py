@@ -8,13 +8,13 @@ from typing import Any
 from rich.markdown import Markdown
 
 from undamped._base.errors import OptionError
-from undamped._base.files import write_text
-from undamped._base.options import settings_of
 from undamped._base.registry import benchmarks, experiments
+from undamped.lab.catalogue import settings_of
 from undamped.lab.cli.commands.catalogue import Bench, Reproduce
 from undamped.lab.cli.progress import progress_bar
 from undamped.lab.cli.screen import console, print_json
 from undamped.lab.cli.settings import read_options
+from undamped.lab.files import write_text
 
 
 def bench(options: Bench) -> None:

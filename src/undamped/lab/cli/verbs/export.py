@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from undamped._base.errors import OptionError
-from undamped._base.files import refuse_folder
 from undamped.lab.cli.commands.runs import Export
 from undamped.lab.cli.screen import print_json, print_lines
 from undamped.lab.export import export_onnx, subject_of
+from undamped.lab.files import refuse_folder
 from undamped.lab.training.run import Run
 
 

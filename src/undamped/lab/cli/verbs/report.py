@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from undamped._base.errors import OptionError
-from undamped._base.files import refuse_folder
 from undamped.analysis.core.image_file import draw
 from undamped.analysis.core.probe import InapplicableError
 from undamped.lab.cli.commands.runs import Report
@@ -14,6 +13,7 @@ from undamped.lab.cli.figures import check_figure, draw_curves
 from undamped.lab.cli.progress import stages
 from undamped.lab.cli.screen import print_json, print_lines
 from undamped.lab.cli.verbs.diagnose import check_instruments, print_reports
+from undamped.lab.files import refuse_folder
 from undamped.lab.report import ModelReport, write
 from undamped.lab.report.runs import report_run
 from undamped.lab.training.run import Run

@@ -10,11 +10,11 @@ from typing import Any, BinaryIO, NamedTuple
 import typer
 
 from undamped._base.errors import DataError, ShapeError, printable
-from undamped._base.files import refuse_folder
 from undamped.lab.cli.commands.runs import Stream
 from undamped.lab.cli.screen import escape_controls
 from undamped.lab.export import subject_of
 from undamped.lab.export.live import LiveModel, SampleLines, TextLines
+from undamped.lab.files import refuse_folder
 from undamped.lab.training.run import Run
 
 LONGEST = 1 << 20

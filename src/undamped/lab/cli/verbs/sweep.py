@@ -21,8 +21,7 @@ from undamped.lab.sweeps.plan import grid_size
 from undamped.lab.sweeps.storage import database_errors
 from undamped.lab.sweeps.sweep import open_study
 from undamped.lab.sweeps.trials import best_of, in_order
-from undamped.lab.training.recipes import merged
-from undamped.models.for_task import refuse_misfit
+from undamped.lab.training.recipes import merged, refuse_misfit
 
 TABLE_ROWS = 10
 

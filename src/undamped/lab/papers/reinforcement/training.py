@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from undamped._base.files import write_json
+from undamped.lab.files import write_json
 from undamped.lab.papers.reinforcement.environments import Environments
 from undamped.lab.papers.reinforcement.policy import Agent
 from undamped.lab.papers.reinforcement.ppo import PPO, learn

@@ -66,7 +66,6 @@ class HamiltonianField(PortField):
         return self.hamiltonian(0.0, *split(state))
 
     def velocities(self, q: Tensor, partner: Tensor) -> Tensor:
-        """Return ∂H/∂p, (…, dof)."""
         return self.gradient(0.0, q, partner)[1]
 
     def rest_slope(self, q: Tensor) -> Tensor:
@@ -141,11 +140,9 @@ class PairField(SeparableField):
         return self.of_positions(q)
 
     def kinetic_gradient(self, p: Tensor) -> Tensor:
-        """Return ∂T/∂p in closed form."""
         return self.of_momenta.gradient(p)
 
     def potential_gradient(self, q: Tensor) -> Tensor:
-        """Return ∂V/∂q in closed form."""
         return self.of_positions.gradient(q)
 
 

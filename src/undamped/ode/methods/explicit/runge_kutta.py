@@ -156,7 +156,6 @@ class RungeKutta(Solver):
         return y1, slopes
 
     def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
-        """Step, with an error estimate where the tableau has one."""
         y1, stages = self.stages(field, t, h, state[0], last=True)
         return (y1,), self.estimate(h, stages)
 
@@ -227,7 +226,6 @@ class RungeKuttaStepper(Stepper):
         return self._stages[0]
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Attempt a step."""
         # Release the last step's stages, or the stages of two steps would be in memory.
         self._stages = []
         add = self._sums
@@ -263,31 +261,25 @@ class RungeKuttaStepper(Stepper):
         return self._sums.norm(ends, h, terms, self._stages, norm)
 
     def error_norm(self, norm: ErrorNorm) -> float:
-        """Return the error estimate in units of the tolerance."""
         ratio = self._norm(self.solver.tableau.error_terms, self._size, norm)
         return super().error_norm(norm) if ratio is None else ratio
 
     def movement(self, norm: ErrorNorm, y1: Tensor) -> float:
-        """Return the size of the last attempt's change in units of the tolerance."""
         size = self._norm(self.solver.tableau.weight_terms, self._size, norm)
         return super().movement(norm, y1) if size is None else size
 
     def accept(self) -> None:
-        """Accept the attempt."""
         self.state = self._proposed
         self._first = self._stages[-1] if self._reuses else None
 
     def restart(self) -> None:
-        """Evaluate the first stage again."""
         self._first = None
 
     def inside(self, h: float, fraction: float) -> Tensor:
-        """Return the value at a fraction of the step."""
         row = self.solver.tableau.inside_weights(fraction)
         return combine(self.state[0], h, row, self._stages)
 
     def measure(self, norm: ErrorNorm, y: Tensor, terms: Terms, parts: Sequence[Tensor]) -> float:
-        """Return the size of Σ a_j part_j in units of the tolerance at y."""
         size = None
         if self._sums is not None:
             self._sums.restart()

@@ -95,17 +95,14 @@ class Auto(Solver):
         return self._method(t).step(field, t, h, state)
 
     def repeat(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
-        """Repeat a step as it was taken."""
         return self._method(t).repeat(field, t, h, state)
 
     def replay(
         self, field: Field, t: Number, h: Number, state: SolverState, inside: Sequence[float] = ()
     ) -> tuple[SolverState, list[Tensor]]:
-        """Repeat a step by the method that took it."""
         return self._method(t).replay(field, t, h, state, inside)
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
-        """Return the stepper that switches."""
         return AutoStepper(self, field, t, y, first)
 
 
@@ -134,7 +131,6 @@ class AutoStepper(Stepper):
 
     @property
     def active(self) -> Stepper:
-        """The stepper in use."""
         return self.using
 
     def memory(self, control: StepControl, norm: ErrorNorm) -> Any:
@@ -151,34 +147,27 @@ class AutoStepper(Stepper):
         return memory.next_factor(error, accepted)
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Attempt a step."""
         self._step, self._measured, self._tangent_rate = (t, h), False, None
         self.solver.note(t, isinstance(self.using, ImplicitStepper))
         return self.using.attempt(t, h)
 
     def error(self) -> Tensor:
-        """Return the error estimate of the last attempt."""
         return self.using.error()
 
     def error_norm(self, norm: ErrorNorm) -> float:
-        """Return the error estimate in units of the tolerance."""
         self._measured = True
         return self.using.error_norm(norm)
 
     def movement(self, norm: ErrorNorm, y1: Tensor) -> float:
-        """Return the size of the last attempt's change in units of the tolerance."""
         return self.using.movement(norm, y1)
 
     def measure(self, norm: ErrorNorm, y: Tensor, terms: Any, parts: Sequence[Tensor]) -> float:
-        """Return the size of a sum in units of the tolerance at y."""
         return self.using.measure(norm, y, terms, parts)
 
     def fastest_rate(self) -> float | None:
-        """Return how fast the field changes, by the method in use."""
         return self.using.fastest_rate()
 
     def note_rate(self, rate: float | None) -> None:
-        """Take a measured rate of the field at the last attempt into account."""
         self._tangent_rate = rate
 
     def accept(self) -> None:

@@ -84,7 +84,6 @@ class DiagonallyImplicit(ImplicitMethod):
         return last[-1] * (scale * (self.nodes[0] / self.nodes[-1]))
 
     def combine(self, y: Tensor, stages: Tensor, first: First, attach: Attach) -> Tensor:
-        """Add up the increments of the stages."""
         return combine_terms(y, 1.0, self.weight_terms, self._increments(stages, first, attach))
 
     @staticmethod

@@ -169,7 +169,6 @@ class Rodas5P(Solver):
     def replay(
         self, field: Field, t: Number, h: Number, state: SolverState, inside: Sequence[float] = ()
     ) -> tuple[SolverState, list[Tensor]]:
-        """Repeat a step."""
         stages = self.stages(field, t, h, state[0])
         y1 = combine(state[0], 1.0, _WEIGHTS, stages)
         return (y1,), [_inside(state[0], y1, stages, fraction) for fraction in inside]
@@ -197,7 +196,6 @@ class RosenbrockStepper(Stepper):
         self._stages: list[Tensor] = []
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Attempt a step."""
         (y,) = self.state
         if self._start is None and y.numel():
             self._start = self.solver.begin(self.field, t, h, y)
@@ -207,7 +205,6 @@ class RosenbrockStepper(Stepper):
         return self._proposed[0]
 
     def accept(self) -> None:
-        """Accept the attempt."""
         super().accept()
         self._start = None
 
@@ -219,5 +216,4 @@ class RosenbrockStepper(Stepper):
         return [(weight, node, self.inside(0.0, node)) for weight, node in nodes]
 
     def inside(self, h: float, fraction: float) -> Tensor:
-        """Return the value at a fraction of the step."""
         return _inside(self.state[0], self._proposed[0], self._stages, fraction)

@@ -98,7 +98,6 @@ class ImplicitStepper(Stepper):
         return [point for point in points if point[0] != 0]
 
     def attempt(self, t: Number, h: Number) -> Tensor:
-        """Attempt a step."""
         y = self.state[0]
         if not y.numel():
             self.current = Attempt(self, t, h, y.detach(), self._linearization(y, 1))
@@ -176,7 +175,6 @@ class ImplicitStepper(Stepper):
 
     @torch.no_grad()
     def error(self, change: Tensor | None = None) -> Tensor:
-        """Return the error estimate of the last attempt."""
         current = self.current
         assert current is not None
         y = current.y
@@ -193,7 +191,6 @@ class ImplicitStepper(Stepper):
         return systems.state(estimate)
 
     def error_norm(self, norm: ErrorNorm) -> float:
-        """Return the error in units of the tolerance."""
         before, after = self.state[0].detach(), self.proposed[0].detach()
         error = self.error()
         ratio = norm(error, before, after)
@@ -218,7 +215,6 @@ class ImplicitStepper(Stepper):
         return ratio
 
     def accept(self) -> None:
-        """Accept the attempt."""
         self.accept_lanes(np.ones(len(self.sizes), dtype=bool))
 
     def accept_lanes(self, lanes: np.ndarray) -> None:
