@@ -134,7 +134,6 @@ class SummaryBoosting(WholeSeriesModel):
         return predictions
 
     def findings(self) -> list[str]:
-        """Return a sentence about the number of trees."""
         return [f"{len(self.arrays['roots']):,} trees."] if "roots" in self.arrays else []
 
 

@@ -68,21 +68,17 @@ class Combination(ForecastModel):
         return True
 
     def parameter_count(self) -> int:
-        """Return how many numbers were fitted in all forecasters."""
         return sum(model.parameter_count() for model in self._forecast_models())
 
     def fit_closed_form(self, batches: Batches) -> None:
-        """Fit each forecaster."""
         for model in self._forecast_models():
             model.fit_closed_form(batches)
 
     def refit(self, batches: Batches) -> None:
-        """Fit each forecaster to further data."""
         for model in self._forecast_models():
             model.refit(batches)
 
     def findings(self) -> list[str]:
-        """Return the sentences of all forecasters."""
         return [sentence for model in self._forecast_models() for sentence in model.findings()]
 
     def _forecast(self, history: History) -> np.ndarray:

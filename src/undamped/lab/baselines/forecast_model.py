@@ -52,21 +52,17 @@ class ForecastModel(ClosedFormModel):
 
     @classmethod
     def example_shape(cls) -> TaskShape:
-        """Return the shape of a small forecast."""
         unit = ((0.0, 1.0),)
         return TaskShape(1, 3, answer="number", horizon=3, forecast=Forecast(4, (0,), unit, unit))
 
     @property
     def why_no_stream(self) -> str:
-        """Why the model cannot predict sample by sample, as part of an error message."""
         return "one that needs the past before it answers"
 
     def parameter_count(self) -> int:
-        """Return how many numbers were fitted to the data."""
         return self.arrays.parameter_count()
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
-        """Return the forecast of every series."""
         values = self.continue_series(self._history(batch))
         mean, std = _units(self.forecast.answer_units)
         standard = torch.from_numpy((values - mean) / std).flatten(1)

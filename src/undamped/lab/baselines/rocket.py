@@ -157,7 +157,6 @@ class RocketModel(WholeSeriesModel):
             )
 
     def findings(self) -> list[str]:
-        """Return a sentence about the number of features and the penalty."""
         if not len(self.arrays):
             return []
         return [

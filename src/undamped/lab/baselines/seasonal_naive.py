@@ -60,6 +60,5 @@ class SeasonalNaive(ForecastModel):
         return self._repeat(history, self.forecast.season)
 
     def findings(self) -> list[str]:
-        """Return a sentence about the season."""
         season = self.forecast.season
         return [f"A season of {season} steps is repeated." if season > 1 else "No season."]

@@ -51,7 +51,6 @@ class MotionEnergy(MotionResult):
 
     @classmethod
     def of(cls, motion: Motion, name: str) -> Self:
-        """Measure the errors of the energy along a motion."""
         finite = motion.learned.isfinite().all(-1)
         true = model_energy = None
         scale = model_scale = 0.0
@@ -70,7 +69,6 @@ class MotionEnergy(MotionResult):
 
     @property
     def sentence(self) -> str:
-        """The errors at the end."""
         errors = [
             f"the error of the {row[0]} is {row[1]} ({row[2]} of its spread)" for row in self.rows
         ]

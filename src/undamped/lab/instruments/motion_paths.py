@@ -68,14 +68,12 @@ class MotionPaths(MotionResult):
 
     @property
     def sentence(self) -> str:
-        """The largest distance at the end."""
         worst = float(self.distance[-1].max())
         text = f"{worst:.2g}" if np.isfinite(worst) else "infinite, since the integration failed"
         return f"At time {self.times[-1]:g} the largest distance from the true bodies is {text}."
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """One row for each body."""
         middle = len(self.times) // 2
         return [
             (str(k + 1), f"{self.distance[middle, k]:.2g}", f"{self.distance[-1, k]:.2g}")

@@ -65,7 +65,6 @@ class MotionPortrait(MotionResult):
 
     @property
     def sentence(self) -> str:
-        """The relative error, and the valid time."""
         error = np.exp(np.log(self.errors[1:]).mean())
         return (
             f"Relative error {error:.2g} over a time of {self.times[-1]:g} (geometric mean); "

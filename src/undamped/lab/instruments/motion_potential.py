@@ -41,7 +41,6 @@ class MotionPotential(MotionResult):
 
     @classmethod
     def of(cls, motion: Motion, name: str) -> Self:
-        """Measure the potential at the positions of a motion."""
         if motion.energy is None:
             raise InapplicableError("the true potential is unknown")
         space = motion.space
@@ -87,14 +86,12 @@ class MotionPotential(MotionResult):
 
     @property
     def sentence(self) -> str:
-        """The largest relative error."""
         unknown = f"a constant and a factor of {self.factor:.3g}" if self.fitted else "a constant"
         error = f"{100 * self.relative:.2g} %"
         return f"Up to {unknown} the largest error is {error} of the true range."
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """The largest error."""
         factor = f"{self.factor:.3g}" if self.fitted else "1 (known)"
         errors = (f"{self.worst:.2g}", f"{100 * self.relative:.2g} %")
         return [(f"{len(self.true):,}", *errors, factor)]

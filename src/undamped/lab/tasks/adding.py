@@ -62,7 +62,6 @@ class Adding(GeneratedTask):
         return {"length": max(1000, 2 * self.length)}
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Draw `size` sequences."""
         half = self.length // 2
         numbers = torch.rand(self.length, size, generator=generator)
         first = torch.randint(0, half, (1, size), generator=generator)

@@ -77,7 +77,6 @@ class RecallTask(GeneratedTask):
         """Return the inputs of some symbols (10, size)."""
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Draw `size` sequences."""
         symbols = torch.randint(1, SYMBOLS + 1, (RECALLED, size), generator=generator)
         targets = torch.full((self.length, size), BLANK)
         targets[-RECALLED:] = symbols
@@ -156,7 +155,6 @@ class TransferCopy(Copy):
         self.test_delays = tuple(test_delays)
 
     def test_tasks(self) -> dict[str, Task]:
-        """Return the copy task at each delay."""
         return {
             f"delay {delay}": Copy(
                 delay, convention=self.convention, encoding=self.encoding, seed=self.seed

@@ -68,7 +68,6 @@ class FirstCue(GeneratedTask):
         return {"bursts": 2 * self.bursts}
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Draw `size` recordings."""
         steps, others = self.length, self.bursts - 1
         duration = max(1, steps // 100)
         first = torch.randint(0, max(1, steps // 50), (1, size), generator=generator)

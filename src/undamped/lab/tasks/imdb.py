@@ -137,7 +137,6 @@ class IMDB(ArrayTask):
         return Chance(loss=math.log(2), metric=accuracy, rule="always the commoner class")
 
     def sequences(self, split: Split) -> int:
-        """Return the number of reviews of a split."""
         return len(self._data[split][1])
 
     def order(self, epoch: int, size: int) -> Tensor:
@@ -146,7 +145,6 @@ class IMDB(ArrayTask):
         return self.order_by_length(epoch, size, lengths)
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return reviews, padded to the longest of them."""
         reviews, labels = self._data[split]
         batch = [reviews[position] for position in index.tolist()]
         lengths = torch.tensor([len(review) for review in batch])
@@ -167,7 +165,6 @@ class IMDB(ArrayTask):
         return [f"IMDB reviews: {sizes}.", half, vectors]
 
     def record(self) -> dict[str, Any]:
-        """Return the notes for run.json."""
         return {"data": self.notes()}
 
 

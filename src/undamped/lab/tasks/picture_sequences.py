@@ -75,7 +75,6 @@ class PictureSequences(ArrayTask):
         return Chance(loss, frequencies.max().item(), "always the commonest class")
 
     def sequences(self, split: Split) -> int:
-        """Return the number of sequences of a split."""
         return len(self.splits[split])
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
@@ -85,7 +84,6 @@ class PictureSequences(ArrayTask):
         return Batch(images, self._labels[sequences], distinct=self._images)
 
     def record(self) -> dict[str, Any]:
-        """Return the names of the classes for run.json."""
         return {"answer_names": list(self.answer_names)}
 
     def notes(self) -> list[str]:

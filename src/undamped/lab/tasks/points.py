@@ -55,7 +55,6 @@ class Annuli(PointTask):
         self.input_size = dimension
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Draw `size` points."""
         return Batch(*annuli(size, self.input_size, generator))
 
 
@@ -86,7 +85,6 @@ class Spirals(PointTask):
         self.turns, self.noise = turns, noise
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Draw `size` points."""
         return Batch(*spirals(size, generator, turns=self.turns, noise=self.noise))
 
 
@@ -121,7 +119,6 @@ class BreastCancer(LabelledTask):
         self.split_seed = split_seed
 
     def load(self) -> dict[Split, tuple[Tensor, Tensor]]:
-        """Return standardised measurements and classes of each split."""
         from sklearn.datasets import load_breast_cancer
         from sklearn.model_selection import train_test_split
 
@@ -219,7 +216,6 @@ class PlanarDensity(DensityTask):
         self.name = name
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Draw `size` points."""
         points = density(self.name, size, generator)
         return Batch(points, points.new_zeros(size))
 
@@ -254,7 +250,6 @@ class PointCloud(DensityTask):
         self.shape, self.noise = shape, noise
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Draw `size` points."""
         points = shape_points(self.shape, size, generator)
         points = points + self.noise * torch.randn(size, 3, generator=generator)
         return Batch(points, points.new_zeros(size))

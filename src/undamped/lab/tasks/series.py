@@ -123,7 +123,6 @@ class SeriesTask(ArrayTask):
 
     @property
     def task_shape(self) -> TaskShape:
-        """The sizes, kinds and fields that a model is built for."""
         return replace(
             super().task_shape,
             horizon=self._steps_ahead,
@@ -152,7 +151,6 @@ class SeriesTask(ArrayTask):
         ]
 
     def record(self) -> dict[str, Any]:
-        """Return preparation, split and notes for run.json."""
         return {
             "preparation": self.preparation.to_dict(),
             "split": self.split_record,
@@ -162,7 +160,6 @@ class SeriesTask(ArrayTask):
         }
 
     def describe(self) -> str:
-        """Return the question in one line."""
         questions = {
             "classification": f"classify series into {self.output_size} classes",
             "regression": "predict a number per series",
@@ -211,7 +208,6 @@ class SeriesTask(ArrayTask):
         return self.order_by_length(epoch, size, torch.from_numpy(lengths))
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return prepared series, padded to the longest."""
         indices = self._indices(split)[index.numpy()]
         batch = self._tensors.batch(indices)
         if self.stays_on_disk:
@@ -246,7 +242,6 @@ class SeriesTask(ArrayTask):
         return total / max(1, self.answers(batch))
 
     def answers(self, batch: Batch) -> int:
-        """Return the number of known targets."""
         if self.counts_classes:
             return int((batch.targets != NO_ANSWER).sum())
         return int((~torch.isnan(batch.targets)).sum())

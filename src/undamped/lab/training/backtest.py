@@ -140,8 +140,8 @@ def backtest(
     """
     if not 0 < fraction < 0.9:
         raise OptionError(
-            f"fraction must be between 0 and 0.9, got {fraction}. For example 0.3, the last three tenths "
-            "of every series."
+            f"fraction must be between 0 and 0.9, got {fraction}. For example 0.3, the last three "
+            "tenths of every series."
         )
     tasks = _tasks(series_set, horizon, folds, fraction, dict(options or {}), seed)
     results = []

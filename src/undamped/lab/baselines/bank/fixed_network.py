@@ -45,7 +45,6 @@ class FixedNetwork(FixedDynamics):
     def run(
         self, batch: Batch, state: BankState | None = None, snapshots: Snapshots | None = None
     ) -> BankState:
-        """Return the state after further samples; arguments are those of `FixedDynamics.run`."""
         x, lengths = batch.inputs, batch.lengths
         state = self.empty_state(x.shape[1]) if state is None else state
         pools, inner = state.pools, state.inner
@@ -74,6 +73,5 @@ class FixedNetwork(FixedDynamics):
         return outputs, tuple(torch.where(finished, old, new) for old, new in states)
 
     def responses(self, sequence: Batch, index: Tensor) -> Tensor:
-        """Return some of the outputs; arguments are those of `FixedDynamics.responses`."""
         signals = self.signals(sequence, self.empty_state(1))
         return self.network(self.standardise(signals))[0][:, 0, index]

@@ -239,7 +239,6 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         self.early.solve(_LIMIT, _scales)
 
     def findings(self) -> list[str]:
-        """Return a sentence about the features and the penalty."""
         if self.penalty.isnan():
             return []
         kind = "oscillators" if isinstance(self.dynamics, Oscillators) else "units"

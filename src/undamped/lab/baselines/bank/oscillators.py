@@ -58,7 +58,6 @@ class Oscillators(FixedDynamics):
     def run(
         self, batch: Batch, state: BankState | None = None, snapshots: Snapshots | None = None
     ) -> BankState:
-        """Return the state after further samples; arguments are those of `FixedDynamics.run`."""
         x = batch.inputs
         state = self.empty_state(x.shape[1]) if state is None else state
         rates, pools = self.rates().to(x.dtype), state.pools

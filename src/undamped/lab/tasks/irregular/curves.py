@@ -43,7 +43,6 @@ class IrregularTask(ArrayTask):
         self._data: dict[Split, Data] = {}
 
     def sequences(self, split: Split) -> int:
-        """Return the number of series of a split."""
         return self.series if split == "train" else self.held_out[split]
 
     def data(self, split: Split) -> Data:
@@ -68,7 +67,6 @@ class IrregularTask(ArrayTask):
 
     @property
     def chance(self) -> Chance:
-        """The score of the naive baseline on the test split."""
         return self._chance
 
 
@@ -200,7 +198,6 @@ class Periodic(CurveTask):
         super().__init__(options)
 
     def simulate_split(self, split: Split, random: np.random.Generator) -> Data:
-        """Return times (waves, points) and values (waves, points, 1)."""
         count = self.sequences(split)
         times = self.spread_times(count, random)
         frequency = random.uniform(0.4, 0.8, (count, 1))

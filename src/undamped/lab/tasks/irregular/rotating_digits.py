@@ -86,7 +86,6 @@ class RotatingDigits(CurveTask):
         }
 
     def sequences(self, split: Split) -> int:
-        """Return the number of images of a split."""
         return len(self.images[split])
 
     def simulate_split(self, split: Split, random: np.random.Generator) -> Data:

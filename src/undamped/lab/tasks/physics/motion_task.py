@@ -90,7 +90,6 @@ class StateTask(ArrayTask):
         self.absolute = options["error"] == "absolute"
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Return the mean squared or absolute error."""
         if not self.absolute:
             return super().loss(prediction, batch)
         return (prediction - batch.targets.to(prediction.dtype)).abs().mean()
@@ -190,7 +189,6 @@ class MotionTask(StateTask):
         return self.readings if self.form == "derivative" else self.readings - self.window
 
     def sequences(self, split: Split) -> int:
-        """Return the number of states, or windows, of a split."""
         return self.count_of(split) * self._samples_each
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
@@ -215,11 +213,9 @@ class MotionTask(StateTask):
         return {} if self.noise else {"noise": 0.1}
 
     def record(self) -> dict[str, Any]:
-        """Return name and constants of the system for run.json."""
         return {"system": {"name": self.system.title, **self.system.constants()}}
 
     def describe(self) -> str:
-        """Return system and question in one line."""
         return f"{super().describe().rstrip('.')}: {self._question}."
 
 
@@ -254,11 +250,9 @@ class Rollout(RolloutScores):
         return self.task.count_of("test")
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return starts and their trajectories."""
         starts, states = self.data
         times = self.times[1:].unsqueeze(1).expand(-1, len(index))
         return Batch(starts[index].float(), states[1:, index].float(), target_times=times)
 
     def energy(self, states: Tensor) -> Tensor:
-        """Return the true energy."""
         return self.system.energy(states)

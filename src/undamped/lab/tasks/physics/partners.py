@@ -101,21 +101,17 @@ class Exchanged(System[ExchangedField]):
 
     @property
     def title(self) -> str:
-        """The name of the system."""
         return self.system.title
 
     def constants(self) -> dict[str, Any]:
-        """Return the constants of the system."""
         return self.system.constants()
 
     def drawing(self, states: Tensor) -> Drawing:
-        """Return the drawing of the system."""
         return self.system.drawing(
             self.field.to_field(states.double()) if states.numel() else states
         )
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw initial states of the system."""
         starts = self.system.starts(count, generator)
         size = self.space.size
         return torch.cat((self.field.from_field(starts[:, :size]), starts[:, size:]), dim=1)

@@ -112,7 +112,6 @@ class PendulumPictures(ArrayTask):
         return self._states[split]
 
     def sequences(self, split: Split) -> int:
-        """Return the number of videos of a split."""
         return self.states(split).shape[1]
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
@@ -156,7 +155,6 @@ class PendulumPictures(ArrayTask):
         return {"test": self, f"to t = {self.step * (end - 1):g}": longer}
 
     def record(self) -> dict[str, Any]:
-        """Return name and constants of the system for run.json."""
         return {"system": {"name": self.system.title, **self.system.constants()}}
 
 

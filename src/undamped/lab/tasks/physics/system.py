@@ -179,11 +179,9 @@ class QuadraticKineticField(SeparableField):
         self.a = a
 
     def kinetic(self, p: Tensor) -> Tensor:
-        """Return T."""
         return self.a * p.square().sum(-1)
 
     def kinetic_gradient(self, p: Tensor) -> Tensor:
-        """Return ∂T/∂p."""
         return 2 * self.a * p
 
 

@@ -151,11 +151,9 @@ class Trajectories(StateTask):
         return [*self.recordings.notes, self.split_note]
 
     def record(self) -> dict[str, Any]:
-        """Return split and notes for run.json."""
         return {"split": self.split_record, "data": self.notes()}
 
     def describe(self) -> str:
-        """Return file and question in one line."""
         return f"{Path(self.file).name}: {self._question}."
 
 
@@ -171,7 +169,6 @@ class RecordedRollout(RolloutScores):
         self.task = task
 
     def sequences(self, split: Split) -> int:
-        """Return the number of segments."""
         return len(self.task.test_segments)
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
