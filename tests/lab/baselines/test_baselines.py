@@ -10,7 +10,7 @@ import undamped
 from undamped.__main__ import main
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import DataError, MissingPackageError, OptionError
-from undamped.lab.baselines.summaries import summary
+from undamped.lab.baselines.boosting import summary
 from undamped.lab.baselines.whole_series import preserve_global_state
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask

@@ -20,8 +20,7 @@ from undamped._base.errors import OptionError
 from undamped._base.files import write_text
 from undamped.analysis.core.figures import line_style
 from undamped.lab.report import tables
-from undamped.lab.report.model_report import ModelReport
-from undamped.lab.report.plots import in_order, plots
+from undamped.lab.report.model_report import ModelReport, in_order, plots
 from undamped.version import __version__
 
 

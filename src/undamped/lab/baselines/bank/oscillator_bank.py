@@ -14,11 +14,15 @@ from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.dispatch import implementation
-from undamped.lab.baselines.bank.dynamics import BankState, FixedDynamics, Snapshots
+from undamped.lab.baselines.bank.dynamics import (
+    BankState,
+    FixedDynamics,
+    FixedNetwork,
+    Oscillators,
+    Snapshots,
+)
 from undamped.lab.baselines.bank.early import FULL, PRIOR, EarlyReadouts
-from undamped.lab.baselines.bank.fixed_network import FixedNetwork
 from undamped.lab.baselines.bank.kernels.pools import Pools, feature_count, rotate
-from undamped.lab.baselines.bank.oscillators import Oscillators
 from undamped.lab.baselines.bank.stream import BankStream
 from undamped.lab.baselines.closed_form import Batches, ClosedFormModel, check_readout
 from undamped.lab.baselines.ridge import (

@@ -18,8 +18,8 @@ from undamped.lab.baselines.bank.kernels.pools import Pools
 from undamped.lab.streams import Leaf, ModelStream, check_leaves
 
 if TYPE_CHECKING:
+    from undamped.lab.baselines.bank.dynamics import Oscillators
     from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
-    from undamped.lab.baselines.bank.oscillators import Oscillators
 
 
 class BankStream(ModelStream):

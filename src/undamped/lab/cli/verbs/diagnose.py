@@ -25,7 +25,7 @@ from undamped.lab.cli.settings import FILE_TASKS, Settings, read_settings
 from undamped.lab.report import ModelReport, write
 from undamped.lab.report import diagnose as measure
 from undamped.lab.report.diagnose import STEPS
-from undamped.lab.report.plots import in_order
+from undamped.lab.report.model_report import in_order
 from undamped.lab.report.remedies import Commands
 from undamped.lab.report.runs import report_run
 from undamped.lab.report.tables import headline

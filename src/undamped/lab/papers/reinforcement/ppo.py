@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.lab.papers.reinforcement.policy import Agent
-from undamped.lab.papers.reinforcement.rollout import Episodes, Rollout, episodes_of
+from undamped.lab.papers.reinforcement.rollout import Agent, Episodes, Rollout, episodes_of
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,8 @@ import numpy as np
 import torch
 
 from undamped._base.files import write_json
-from undamped.lab.papers.reinforcement.environments import Environments
-from undamped.lab.papers.reinforcement.policy import Agent
 from undamped.lab.papers.reinforcement.ppo import PPO, learn
-from undamped.lab.papers.reinforcement.rollout import Progression, collect
+from undamped.lab.papers.reinforcement.rollout import Agent, Environments, Progression, collect
 from undamped.lab.report.table import Progress as Callback
 from undamped.lab.report.table import silent
 from undamped.lab.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint

@@ -17,9 +17,8 @@ from undamped._base.options import (
     PositiveFloat,
     PositiveInt,
 )
-from undamped.lab.tasks.physics.partners import Partners, with_partners
 from undamped.lab.tasks.physics.scores import RolloutScores
-from undamped.lab.tasks.physics.system import System
+from undamped.lab.tasks.physics.system import Partners, System, with_partners
 from undamped.lab.tasks.task import ArrayTask, Chance, Split, Task, generator_of
 
 Form = Literal["derivative", "trajectory"]

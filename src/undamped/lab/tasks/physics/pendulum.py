@@ -14,10 +14,10 @@ from undamped._base.contract import Coordinate, StateSpace
 from undamped._base.options import NonNegativeFloat, PositiveFloat
 from undamped._base.registry import tasks
 from undamped.lab.tasks.physics.motion_task import MotionOptions, MotionTask
-from undamped.lab.tasks.physics.partners import ExchangedField
 from undamped.lab.tasks.physics.system import (
     DataSize,
     Drawing,
+    ExchangedField,
     QuadraticKineticField,
     System,
     hanging,
