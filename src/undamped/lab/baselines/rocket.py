@@ -341,10 +341,7 @@ class MultiROCKETHydra(RocketModel):
         return rocket, hydra
 
     def _new_transforms(self, seed: int) -> tuple[Any, Any]:
-        from aeon.transformations.collection.convolution_based import (
-            HydraTransformer,
-            MultiRocket,
-        )
+        from aeon.transformations.collection.convolution_based import HydraTransformer, MultiRocket
 
         return (
             MultiRocket(n_kernels=max(84, self.kernels), random_state=seed),

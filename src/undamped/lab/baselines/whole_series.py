@@ -14,12 +14,7 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Answer, Batch, InputKind, TaskShape
 from undamped._base.errors import DataError
-from undamped.lab.baselines.closed_form import (
-    Batches,
-    ClosedFormModel,
-    FittedArrays,
-    check_readout,
-)
+from undamped.lab.baselines.closed_form import Batches, ClosedFormModel, FittedArrays, check_readout
 from undamped.lab.baselines.ridge import ridge_targets, sample_weights
 
 

@@ -76,11 +76,7 @@ COLOUR, OTHER_COLOUR = "#0072B2", "#E69F00"
 
 @benchmark("unicornn")
 def run(
-    *,
-    rounds: int = 7,
-    quick: bool = False,
-    device: str = "cpu",
-    progress: Progress = silent,
+    *, rounds: int = 7, quick: bool = False, device: str = "cpu", progress: Progress = silent
 ) -> Report:
     """UnICORNN beside common alternatives: speed, memory against length, streaming.
 

@@ -118,11 +118,7 @@ class SequenceForecaster(SequenceEstimator):
         self.window_, self.season_ = task.preparation.window, task.season
 
     def predict(
-        self,
-        X: Any = None,
-        horizon: int | None = None,
-        *,
-        quantiles: Sequence[float] | None = None,
+        self, X: Any = None, horizon: int | None = None, *, quantiles: Sequence[float] | None = None
     ) -> np.ndarray | pd.Series | pd.DataFrame:
         """Forecast series.
 

@@ -21,13 +21,7 @@ from undamped.lab.training.devices import silenced
 from undamped.lab.training.evaluation import evaluate, with_full_history
 from undamped.lab.training.loop import Training, stop_on_signal, train_by_gradients
 from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.plan import (
-    Plan,
-    ShowProgress,
-    create_run,
-    resolve,
-    seeded,
-)
+from undamped.lab.training.plan import Plan, ShowProgress, create_run, resolve, seeded
 from undamped.lab.training.process_group import (
     ProcessGroup,
     check_launched,
@@ -91,13 +85,7 @@ def fit(
         from undamped.lab.training.portfolio import fit_best
 
         return fit_best(
-            task,
-            options,
-            seed=seed,
-            out=out,
-            progress=progress,
-            command=command,
-            started=started,
+            task, options, seed=seed, out=out, progress=progress, command=command, started=started
         )
     plan = resolve(model, task, options, seed, progress)
     folder = Path(out)

@@ -6,13 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from undamped._base.errors import OptionError
-from undamped._base.options import (
-    Fraction,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    Range,
-)
+from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Range
 
 # Single precision ends at 3.4e38, and optimisers multiply these with each other and with 10.
 Rate = Annotated[float, Range(low=0, open_low=True, high=1e30)]

@@ -71,9 +71,7 @@ _RECIPES: dict[str, Recipe] = {
     "mingru": Recipe(_TWO_LAYERS),
     "minlstm": Recipe(_TWO_LAYERS),
     "residual-unicornn": Recipe({"model": {"num_layers": 4}}, sweep_space=_OSCILLATORS),
-    "rnn-orth": Recipe(
-        advice="start from an orthogonal recurrent matrix, which keeps every norm",
-    ),
+    "rnn-orth": Recipe(advice="start from an orthogonal recurrent matrix, which keeps every norm"),
     "unicornn": Recipe(
         _TWO_LAYERS,
         sweep_space=_OSCILLATORS,

@@ -21,13 +21,7 @@ from torch import nn
 
 from undamped._base.contract import TaskShape
 from undamped._base.errors import OptionError, RunError, UndampedError, shortened
-from undamped._base.files import (
-    read_json,
-    read_tensors,
-    write_json,
-    write_tensors,
-    write_text,
-)
+from undamped._base.files import read_json, read_tensors, write_json, write_tensors, write_text
 from undamped._base.options import NonNegativeInt, check, convert, options_of
 from undamped._base.registry import models, tasks
 from undamped.lab.data.recordings.bands import Bands

@@ -44,8 +44,7 @@ class MotionOptions(LearningOptions, total=False):
     """What is learnt of a simulated system, the size of the data, and the noise."""
 
     partners: Annotated[
-        Partners,
-        Default("own", "Momenta or velocities in states; by default as in the system."),
+        Partners, Default("own", "Momenta or velocities in states; by default as in the system.")
     ]
     noise: Annotated[
         NonNegativeFloat,

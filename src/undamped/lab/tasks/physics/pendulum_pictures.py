@@ -82,12 +82,7 @@ class PendulumPictures(ArrayTask):
             raise OptionError(f"task.size must be a multiple of 4, got {size}.")
         if length < frames:
             raise OptionError(f"task.length must be at least frames ({frames}), got {length}.")
-        self.size, self.frames, self.length, self.step = (
-            size,
-            frames,
-            length,
-            step,
-        )
+        self.size, self.frames, self.length, self.step = size, frames, length, step
         self.films, self.horizon, self.data_seed = films, horizon, data_seed
         self.picture_shape = (1, size, size)
         self.segments = (frames,)
