@@ -244,8 +244,8 @@ def test_the_page_of_a_forecast_opens_with_its_score(tmp_path):
     series = 10 + np.sin(days * 2 * np.pi / 7) + 0.01 * days
     task = SeriesTask(SeriesSet.of([series[:, None]]), horizon=3)
     run = fit("ridge-lags", task, out=tmp_path, progress=False)
+    from undamped.lab.report.page import headline
     from undamped.lab.report.runs import report_run
-    from undamped.lab.report.tables import headline
 
     report = report_run(run)
     assert report.verdict.startswith(f"test {task.metric.replace('_', ' ')} ")

@@ -9,7 +9,6 @@ from undamped._base.errors import MissingPackageError, OptionError, UnknownNameE
 from undamped.lab.papers import minigrid
 from undamped.lab.papers.reinforcement import rollout as worlds
 from undamped.lab.papers.reinforcement import training
-from undamped.lab.papers.reinforcement.ppo import PPO, ppo_loss
 from undamped.lab.papers.reinforcement.rollout import (
     CHANNELS,
     WORDS,
@@ -21,6 +20,7 @@ from undamped.lab.papers.reinforcement.rollout import (
     collect,
     episodes_of,
 )
+from undamped.lab.papers.reinforcement.training import PPO, ppo_loss
 
 pytest.importorskip("minigrid")
 

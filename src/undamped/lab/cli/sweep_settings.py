@@ -26,8 +26,7 @@ from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.cli.progress import sweep_progress
 from undamped.lab.cli.settings import SECTIONS, Settings, read_settings, read_toml
 from undamped.lab.sweeps.folder import SweepFolder
-from undamped.lab.sweeps.plan import Plan, Pruner, Sampler
-from undamped.lab.sweeps.space import Choices, Range, read_space
+from undamped.lab.sweeps.plan import Choices, Plan, Pruner, Range, Sampler, read_space
 from undamped.lab.sweeps.sweep import Progress, sweep
 from undamped.lab.sweeps.trials import Trial, best_of
 from undamped.lab.tasks.task import Task

@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from undamped._base.errors import DataError
 from undamped.lab.tasks.series import SeriesTask
-from undamped.lab.tasks.series_scores import class_counts
-from undamped.lab.tasks.series_tensors import SeriesTensors
+from undamped.lab.tasks.series_scores import SeriesTensors, class_counts
 from undamped.lab.tasks.task import Batch, Chance, Split, TaskShape
 
 

@@ -115,10 +115,6 @@ class _Record(TorchDispatchMode):
 # Translations take the record, the result of torch, and the arguments of torch.
 
 
-def _identity(record: _Record, result: Tensor, x: Tensor) -> Value:
-    return record.value(x)
-
-
 def _sum(kind: str) -> Callable[..., Value]:
     def write(record: _Record, result: Tensor, a: Any, b: Any, alpha: float = 1) -> Value:
         if alpha == 1:
@@ -127,12 +123,6 @@ def _sum(kind: str) -> Callable[..., Value]:
         return record.graph.node(kind, record.real(a), scaled)
 
     return write
-
-
-def _reversed_difference(
-    record: _Record, result: Tensor, a: Tensor, b: float, alpha: float = 1
-) -> Value:
-    return _sum("Sub")(record, result, b, a, alpha)
 
 
 def _product(record: _Record, result: Tensor, a: Any, b: Any) -> Value:
@@ -149,10 +139,6 @@ def _modulus(record: _Record, result: Tensor, x: Tensor) -> Value:
         return graph.node("Abs", value)
     squares = [graph.node("Mul", part, part) for part in value]
     return graph.node("Sqrt", graph.node("Add", *squares))
-
-
-def _complex(record: _Record, result: Tensor, real: Tensor, imaginary: Tensor) -> Value:
-    return ComplexValue(record.real(real), record.real(imaginary))
 
 
 def _part(index: int) -> Callable[..., Value]:
@@ -172,19 +158,6 @@ def _linear(
         return product if bias is None else record.graph.node("Add", product, record.real(bias))
     inputs = [x, weight] if bias is None else [x, weight, bias]
     return record.node("Gemm", *inputs, transB=1)
-
-
-def _product_and_sum(
-    record: _Record,
-    result: Tensor,
-    c: Tensor,
-    a: Tensor,
-    b: Tensor,
-    *,
-    beta: float = 1,
-    alpha: float = 1,
-) -> Value:
-    return record.node("Gemm", a, b, c, alpha=float(alpha), beta=float(beta))
 
 
 def _split(record: _Record, result: Sequence[Tensor], x: Tensor, size: Any, dim: int = 0) -> Any:
@@ -207,10 +180,6 @@ def _slice(
     return record.graph.node("Slice", record.real(x), *bounds)
 
 
-def _join(record: _Record, result: Tensor, parts: Sequence[Tensor], dim: int = 0) -> Value:
-    return record.node("Concat", *parts, axis=dim)
-
-
 def _stack(record: _Record, result: Tensor, parts: Sequence[Tensor], dim: int = 0) -> Value:
     graph = record.graph
     axis = graph.integers(dim)
@@ -231,28 +200,12 @@ def _remainder(record: _Record, result: Tensor, x: Tensor, divisor: float) -> Va
     return graph.node("Sub", value, graph.node("Mul", quotient, by))
 
 
-def _clamp(record: _Record, result: Tensor, x: Tensor, low: float, high: float) -> Value:
-    return record.node("Clip", x, low, high)
-
-
-def _leaky_relu(record: _Record, result: Tensor, x: Tensor, slope: float = 0.01) -> Value:
-    return record.node("LeakyRelu", x, alpha=float(slope))
-
-
-def _sigmoid(record: _Record, result: Tensor, x: Tensor) -> Value:
-    return _exact_sigmoid(record, record.real(x))
-
-
 def _exact_sigmoid(record: _Record, value: str) -> str:
     # The Sigmoid of onnxruntime has a relative error of a tenth where it is near 1e-6, which
     # matters in networks that divide by small numbers.
     graph = record.graph
     rest = graph.node("Exp", graph.node("Neg", value))
     return graph.node("Reciprocal", graph.node("Add", rest, record.real(1)))
-
-
-def _inverse_root(record: _Record, result: Tensor, x: Tensor) -> Value:
-    return record.graph.node("Reciprocal", record.node("Sqrt", x))
 
 
 def _gelu(record: _Record, result: Tensor, x: Tensor, *, approximate: str = "none") -> Value:
@@ -289,20 +242,26 @@ def _layer_norm(
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "abs": _modulus,
-    "alias": _identity,
+    "alias": lambda record, result, x: record.value(x),
     "add.Tensor": _sum("Add"),
-    "addmm": _product_and_sum,
-    "cat": _join,
+    "addmm": lambda record, result, c, a, b, *, beta=1, alpha=1: record.node(
+        "Gemm", a, b, c, alpha=float(alpha), beta=float(beta)
+    ),
+    "cat": lambda record, result, parts, dim=0: record.node("Concat", *parts, axis=dim),
     "chunk": _split,
-    "clamp": _clamp,
-    "complex": _complex,
-    "detach": _identity,
+    "clamp": lambda record, result, x, low, high: record.node("Clip", x, low, high),
+    "complex": lambda record, result, real, imaginary: ComplexValue(
+        record.real(real), record.real(imaginary)
+    ),
+    "detach": lambda record, result, x: record.value(x),
     "div.Tensor": plain("Div"),
     "gelu": _gelu,
     "glu": _glu,
     "imag": _part(1),
     "layer_norm": _layer_norm,
-    "leaky_relu": _leaky_relu,
+    "leaky_relu": lambda record, result, x, slope=0.01: record.node(
+        "LeakyRelu", x, alpha=float(slope)
+    ),
     "linear": _linear,
     "matmul": plain("MatMul"),
     "mm": plain("MatMul"),
@@ -312,9 +271,9 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "relu": plain("Relu"),
     "remainder.Scalar": _remainder,
     "round": plain("Round"),
-    "rsqrt": _inverse_root,
-    "rsub.Scalar": _reversed_difference,
-    "sigmoid": _sigmoid,
+    "rsqrt": lambda record, result, x: record.graph.node("Reciprocal", record.node("Sqrt", x)),
+    "rsub.Scalar": lambda record, result, a, b, alpha=1: _sum("Sub")(record, result, b, a, alpha),
+    "sigmoid": lambda record, result, x: _exact_sigmoid(record, record.real(x)),
     "sign": plain("Sign"),
     "slice.Tensor": _slice,
     "split.Tensor": _split,

@@ -47,20 +47,11 @@ def _select(record: _Record, result: Tensor, mask: Tensor, a: Any, b: Any) -> st
     return record.graph.node("Where", record.real(mask), *values)
 
 
-def _masked_fill(record: _Record, result: Tensor, x: Tensor, mask: Tensor, value: Any) -> str:
-    filling = of_type(record, value, result.dtype)
-    return record.graph.node("Where", record.real(mask), filling, record.real(x))
-
-
 def _minimum(
     record: _Record, result: Any, x: Tensor, dim: int, keepdim: bool = False
 ) -> tuple[str, str]:
     minimum = record.node("ReduceMin", x, axes=[dim], keepdims=int(keepdim))
     return minimum, record.node("ArgMin", x, axis=dim, keepdims=int(keepdim))
-
-
-def _softmax(record: _Record, result: Tensor, x: Tensor, dim: int, *_: Any) -> str:
-    return record.node("Softmax", x, axis=dim)
 
 
 def _log_sigmoid(record: _Record, result: Tensor, x: Tensor) -> str:
@@ -78,14 +69,12 @@ def _reshape(record: _Record, result: Tensor, x: Tensor, *_: Any) -> str:
     return record.graph.node("Reshape", record.real(x), record.graph.integers(0, *result.shape[1:]))
 
 
-def _unsqueeze(record: _Record, result: Tensor, x: Tensor, dim: int) -> str:
-    axis = dim if dim >= 0 else result.dim() + dim
-    return record.graph.node("Unsqueeze", record.real(x), record.graph.integers(axis))
+def _axis(kind: str) -> Callable[..., str]:
+    def write(record: _Record, result: Tensor, x: Tensor, dim: int) -> str:
+        axis = dim if dim >= 0 else max(x.dim(), result.dim()) + dim
+        return record.graph.node(kind, record.real(x), record.graph.integers(axis))
 
-
-def _squeeze(record: _Record, result: Tensor, x: Tensor, dim: int) -> str:
-    axis = dim if dim >= 0 else x.dim() + dim
-    return record.graph.node("Squeeze", record.real(x), record.graph.integers(axis))
+    return write
 
 
 def _index(record: _Record, result: Tensor, x: Tensor, dim: int, index: int) -> str:
@@ -111,16 +100,18 @@ SLOT_OPERATORS: dict[str, Callable[..., Any]] = {
     "ge.Scalar": _comparison("GreaterOrEqual"),
     "gt.Tensor": _comparison("Greater"),
     "log_sigmoid": _log_sigmoid,
-    "masked_fill.Scalar": _masked_fill,
+    "masked_fill.Scalar": lambda record, result, x, mask, value: _select(
+        record, result, mask, value, x
+    ),
     "min.dim": _minimum,
     "ne.Scalar": _comparison("Equal", negated=True),
     "ones_like": _full_like(1),
     "pow.Tensor_Scalar": _square,
     "select.int": _index,
-    "softmax.int": _softmax,
+    "softmax.int": lambda record, result, x, dim, *_: record.node("Softmax", x, axis=dim),
     "square": _square,
-    "squeeze.dim": _squeeze,
-    "unsqueeze": _unsqueeze,
+    "squeeze.dim": _axis("Squeeze"),
+    "unsqueeze": _axis("Unsqueeze"),
     "view": _reshape,
     "where.self": _select,
     "where.ScalarOther": _select,

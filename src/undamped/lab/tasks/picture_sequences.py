@@ -13,7 +13,7 @@ from torch import Tensor
 from undamped._base.errors import DataError, OptionError
 from undamped._base.options import Fraction, NonNegativeInt
 from undamped._base.registry import tasks
-from undamped.lab.data.images.sequences import ImageSequences, read_image_sequences
+from undamped.lab.data.images import ImageSequences, read_image_sequences
 from undamped.lab.data.recordings.splits import DEFAULT_FRACTIONS, PARTS, deal
 from undamped.lab.tasks.task import ArrayTask, Batch, Chance, Split
 

@@ -29,7 +29,9 @@ from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series_defaults import suggest
 from undamped.lab.tasks.series_forecast import check_varies, forecast_contract
 from undamped.lab.tasks.series_scores import (
+    IN_MEMORY,
     NO_ANSWER,
+    SeriesTensors,
     alarm_target,
     balanced_weights,
     median_prediction,
@@ -37,7 +39,6 @@ from undamped.lab.tasks.series_scores import (
     series_chance,
 )
 from undamped.lab.tasks.series_split import SeriesSplit, resplit, split_windows
-from undamped.lab.tasks.series_tensors import IN_MEMORY, SeriesTensors
 from undamped.lab.tasks.series_windows import Windows, cut
 from undamped.lab.tasks.task import ArrayTask, Batch, Chance, Clock, Settings, Split, TaskShape
 

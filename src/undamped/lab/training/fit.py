@@ -17,17 +17,17 @@ from undamped.lab.tasks.task import Task
 from undamped.lab.training.calibration import alarm_notes, calibrate_run, calibrated_scores
 from undamped.lab.training.checkpoint import load_checkpoint
 from undamped.lab.training.closed_form import train_closed_form
-from undamped.lab.training.devices import silenced
-from undamped.lab.training.evaluation import evaluate, with_full_history
-from undamped.lab.training.loop import Training, stop_on_signal, train_by_gradients
-from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.plan import Plan, ShowProgress, create_run, resolve, seeded
-from undamped.lab.training.process_group import (
+from undamped.lab.training.devices import (
     ProcessGroup,
     check_launched,
     is_secondary_rank,
     lost_process_error,
+    silenced,
 )
+from undamped.lab.training.evaluation import evaluate, with_full_history
+from undamped.lab.training.loop import Training, stop_on_signal, train_by_gradients
+from undamped.lab.training.options import TrainOptions
+from undamped.lab.training.plan import Plan, ShowProgress, create_run, resolve, seeded
 from undamped.lab.training.progress import Progress
 from undamped.lab.training.run import Run
 from undamped.models.task_model import TaskModel

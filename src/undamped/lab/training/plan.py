@@ -20,10 +20,10 @@ from undamped.lab.data.recordings.on_disk import IN_MEMORY
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.closed_form import check_data
+from undamped.lab.training.devices import check_launched
 from undamped.lab.training.evaluation import with_full_history
 from undamped.lab.training.options import TrainOptions
 from undamped.lab.training.origins import machine, origins, versions
-from undamped.lab.training.process_group import check_launched
 from undamped.lab.training.recipes import merged
 from undamped.lab.training.run import Run
 from undamped.models.for_task import check_options, model_for, model_options

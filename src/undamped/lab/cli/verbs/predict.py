@@ -20,12 +20,11 @@ from undamped._base.options import options_in
 from undamped.lab.cli.commands.runs import Predict
 from undamped.lab.cli.predict_recordings import predict_recordings
 from undamped.lab.cli.screen import console, metric_name, number, print_json, print_lines
-from undamped.lab.data.images.sequences import read_image_sequences
+from undamped.lab.data.images import read_image_sequences
 from undamped.lab.data.recordings.read import read_sequences
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.physics.scores import relative_error
-from undamped.lab.tasks.physics.trajectory_columns import TrajectoryColumns
-from undamped.lab.tasks.physics.trajectory_files import read_trajectories
+from undamped.lab.tasks.physics.trajectory_files import TrajectoryColumns, read_trajectories
 from undamped.lab.training.evaluation import evaluate
 from undamped.lab.training.run import Run
 from undamped.models.physics.state_model import StateModel

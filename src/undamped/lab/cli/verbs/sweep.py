@@ -16,9 +16,9 @@ from undamped.lab.cli.screen import console, duration, print_json, print_lines
 from undamped.lab.cli.sweep_settings import read_sweep, short
 from undamped.lab.sweeps import SweepFolder, Trial, importances, trials_of
 from undamped.lab.sweeps import sweep as run_sweep
+from undamped.lab.sweeps.folder import database_errors
 from undamped.lab.sweeps.page import write_page
 from undamped.lab.sweeps.plan import grid_size
-from undamped.lab.sweeps.storage import database_errors
 from undamped.lab.sweeps.sweep import open_study
 from undamped.lab.sweeps.trials import best_of, in_order
 from undamped.lab.training.recipes import merged

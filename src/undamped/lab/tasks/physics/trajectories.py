@@ -21,8 +21,11 @@ from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.data.recordings.splits import DEFAULT_FRACTIONS
 from undamped.lab.tasks.physics.motion_task import LearningOptions, StateTask
 from undamped.lab.tasks.physics.scores import RolloutScores
-from undamped.lab.tasks.physics.trajectory_columns import TrajectoryColumns
-from undamped.lab.tasks.physics.trajectory_files import differences, read_trajectories
+from undamped.lab.tasks.physics.trajectory_files import (
+    TrajectoryColumns,
+    differences,
+    read_trajectories,
+)
 from undamped.lab.tasks.task import Split, Task
 
 
