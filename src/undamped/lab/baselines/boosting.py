@@ -22,6 +22,9 @@ SEGMENTS = 4
 _MOST_CORRELATED = 16  # channels; more have too many pairs
 _COUNT = len(LEVELS) + 12 + len(LAGS) + 3 * SEGMENTS + BANDS + 1  # numbers per channel
 
+_NEVER = -10.0  # the logit of a class that no training series has
+_TREE_ARRAYS = ("roots", "feature", "threshold", "branches", "value")
+
 
 def summary(series: np.ndarray, observed: np.ndarray) -> np.ndarray:
     """Return the summary statistics of a series; what cannot be computed is 0.
@@ -102,10 +105,6 @@ def _correlations(series: np.ndarray) -> np.ndarray:
             scale = np.sqrt((a @ a) * (b @ b))
             correlations.append(a @ b / scale if scale > 0 else 0.0)
     return np.array(correlations)
-
-
-_NEVER = -10.0  # the logit of a class that no training series has
-_TREE_ARRAYS = ("roots", "feature", "threshold", "branches", "value")
 
 
 @models.register("boosting")

@@ -33,6 +33,18 @@ PENALTIES = 10.0 ** torch.linspace(-3, 3, 10, dtype=torch.float64)
 _MOST_BYTES = 2 << 30
 _CHUNK = 1 << 22  # samples of series that are transformed together
 
+_PARAMETERS = (
+    "channels_per_kernel",
+    "channel_numbers",
+    "dilations",
+    "features_per_dilation",
+    "biases",
+)
+_ONE_CHANNEL = ("dilations", "features_per_dilation", "biases")
+_CHANNELS = ("channels_per_kernel", "channel_numbers", *_ONE_CHANNEL)
+_NUM_POOLS = 4  # of MultiROCKET: fraction, longest run, mean and mean index of positive values
+_RARE = 4  # the exponent that damps counts of Hydra that are mostly zero
+
 
 class RocketModel(WholeSeriesModel):
     """Features by a transform of aeon, predictions by a ridge regression.
@@ -186,15 +198,6 @@ def _unequal_lengths(cls: type, got: str) -> DataError:
     )
 
 
-_PARAMETERS = (
-    "channels_per_kernel",
-    "channel_numbers",
-    "dilations",
-    "features_per_dilation",
-    "biases",
-)
-
-
 @models.register("minirocket")
 class MiniROCKET(RocketModel):
     """MiniROCKET: ten thousand fixed convolutions, pooled, and a ridge regression.
@@ -261,12 +264,6 @@ class MiniROCKET(RocketModel):
 
     def _scale(self, features: Tensor) -> Tensor:
         return features / self.arrays["scale"]
-
-
-_ONE_CHANNEL = ("dilations", "features_per_dilation", "biases")
-_CHANNELS = ("channels_per_kernel", "channel_numbers", *_ONE_CHANNEL)
-_NUM_POOLS = 4  # of MultiROCKET: fraction, longest run, mean and mean index of positive values
-_RARE = 4  # the exponent that damps counts of Hydra that are mostly zero
 
 
 @models.register("multirocket-hydra")

@@ -37,6 +37,8 @@ from undamped.models.for_task import check_options, model_options
 RATES = {"train.learning_rate": "3e-4..3e-2:log"}
 """The search space of every model that is trained by gradient descent."""
 
+TRIALS = 20
+
 
 def default_space(model: str) -> dict[str, Any]:
     """Return the default search space of a model: the learning rate, and that of its recipe.
@@ -71,9 +73,6 @@ def tune(
     folder = SweepFolder.join(out, plan, task.metric, task.higher_is_better)
     results = sweep(folder, trials, task=task, progress=progress)
     return folder, best_of(results, task.higher_is_better)
-
-
-TRIALS = 20
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 DEFAULT_MINUTES = 0.5
 """The budget of model="auto"; networks are tried from about one minute on."""
 
+_INDEX_STEPS = 64  # steps of an index that are stored, enough to infer its frequency
+
 
 @dataclass(repr=False, eq=False)
 class SequenceForecaster(SequenceEstimator):
@@ -226,9 +228,6 @@ class SequenceForecaster(SequenceEstimator):
         bounds = bounds * np.array(preparation.target_std)[:, None]
         bounds = bounds + np.array(preparation.target_mean)[:, None]
         return np.apply_along_axis(lambda row: np.interp(levels, bands.levels, row), -1, bounds)
-
-
-_INDEX_STEPS = 64  # steps of an index that are stored, enough to infer its frequency
 
 
 class ForecastFormat:

@@ -9,6 +9,9 @@ from typing import Any, Literal
 from undamped._base.registry import instruments
 from undamped.analysis.core import Layout, Result, Style, Trace
 
+CURVES = 20
+"""Position of the training curves among the instruments."""
+
 
 @dataclass(frozen=True)
 class Remedy:
@@ -131,10 +134,6 @@ class ModelReport:
         }
 
 
-CURVES = 20
-"""Position of the training curves among the instruments."""
-
-
 def plots(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
     """Return all plots with data, in the order of the page."""
     figures = [
@@ -165,8 +164,8 @@ def _curves(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
     figures = []
     if all(len(report.curve) < 2 for report in reports):
         return figures  # fitted in closed form: there is no curve
-    columns = [c for c in _columns(reports) if c.startswith("valid_")]
-    for index, column in enumerate(columns):
+    names = dict.fromkeys(name for report in reports for row in report.curve for name in row)
+    for index, column in enumerate(name for name in names if name.startswith("valid_")):
         traces = _curve(reports, column)
         loss = column == "valid_loss"
         if loss:
@@ -193,11 +192,6 @@ def _curve(reports: Sequence[ModelReport], column: str, faint: bool = False) -> 
         steps, values = [int(row["step"]) for row in rows], [row[column] for row in rows]
         traces.append(style.line(steps, values, column, **more))
     return traces
-
-
-def _columns(reports: Sequence[ModelReport]) -> list[str]:
-    names = (name for report in reports for row in report.curve for name in row)
-    return [name for name in dict.fromkeys(names) if name not in ("step", "epoch", "seconds")]
 
 
 def _plot(key: str, layout: Layout, traces: list[Trace]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -30,6 +30,15 @@ STUDY = "sweep"
 ATTEMPTS = 20
 """Attempts to create the tables of a database, which several machines may do simultaneously."""
 _CHUNK = 1 << 20
+
+FORMAT = 1
+_FORM: dict[str, Any] = {
+    "plan": Mapping[str, Any],
+    "metric": str,
+    "higher_is_better": bool,
+    "storage": str | None,
+    "identity": str | None,
+}
 
 
 @contextlib.contextmanager
@@ -216,16 +225,6 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-FORMAT = 1
-_FORM: dict[str, Any] = {
-    "plan": Mapping[str, Any],
-    "metric": str,
-    "higher_is_better": bool,
-    "storage": str | None,
-    "identity": str | None,
-}
-
-
 @dataclass(frozen=True)
 class SweepFolder:
     """The folder of a sweep.
@@ -271,7 +270,7 @@ class SweepFolder:
                     folder._file,
                     {
                         "format": FORMAT,
-                        "plan": plan.to_dict(),
+                        "plan": asdict(plan),
                         "metric": metric,
                         "higher_is_better": higher,
                         "storage": storage,

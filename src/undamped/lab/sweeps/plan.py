@@ -184,13 +184,9 @@ class Plan:
     sampler: Sampler = "tpe"
     pruner: Pruner = "median"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields for JSON."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Plan:
-        """Return the plan that `to_dict` describes, after checking it."""
+        """Return the plan that `dataclasses.asdict` describes, after checking it."""
         unknown = set(stored) - {entry.name for entry in fields(cls)}
         if unknown or not {"task", "model"} <= set(stored):
             raise RunError("The plan must have a task and a model, and no unknown entries.")
@@ -219,8 +215,8 @@ class Plan:
             requested: The plan of this process.
             path: The folder.
         """
-        options = requested.to_dict()
-        for name, value in self.to_dict().items():
+        options = asdict(requested)
+        for name, value in asdict(self).items():
             if value != options[name]:
                 raise OptionError(
                     f"The sweep in {path} has {name} = {value}, got {name} = {options[name]}. Use "

@@ -17,6 +17,9 @@ from undamped.lab.tasks.task import Batch, Chance, GeneratedTask, Split, Task
 
 LONGER = {"steps": 10_000, "batch_size": 50, "schedule": "cosine"}
 
+BLANK, MARKER, SYMBOLS, RECALLED = 0, 9, 8, 10
+DENOISE_MARKER = 10
+
 
 @tasks.register("adding")
 class Adding(GeneratedTask):
@@ -79,9 +82,6 @@ class Adding(GeneratedTask):
 
 Convention = Literal["after-marker", "at-marker"]
 Encoding = Literal["one-hot", "number"]
-
-BLANK, MARKER, SYMBOLS, RECALLED = 0, 9, 8, 10
-DENOISE_MARKER = 10
 
 
 class CopyOptions(TypedDict, total=False):

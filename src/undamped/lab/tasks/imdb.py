@@ -84,7 +84,11 @@ class IMDB(ArrayTask):
         self.has_test = "test" in halves
         fractions = FRACTIONS if self.has_test else FRACTIONS_WITHOUT_TEST
         indices = divide_reviews(halves["train"], fractions, self.split_seed)
-        splits = {name: _select(halves["train"], index) for name, index in indices.items()}
+        texts, labels = halves["train"].texts, halves["train"].labels
+        splits = {
+            name: Reviews([texts[position] for position in index], labels[index])
+            for name, index in indices.items()
+        }
         if self.has_test:
             splits["test"] = halves["test"]
         return {
@@ -166,7 +170,3 @@ class IMDB(ArrayTask):
 
     def record(self) -> dict[str, Any]:
         return {"data": self.notes()}
-
-
-def _select(reviews: Reviews, index: np.ndarray) -> Reviews:
-    return Reviews([reviews.texts[position] for position in index], reviews.labels[index])

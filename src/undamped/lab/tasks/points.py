@@ -21,6 +21,9 @@ from undamped._base.options import (
 from undamped._base.registry import tasks
 from undamped.lab.tasks.task import Batch, Chance, GeneratedTask, LabelledTask, Split
 
+SHAPES = ("sphere", "cube", "torus", "helix")
+_VALIDATION, _TEST = 85, 143  # samples of breast cancer
+
 
 def annuli(
     count: PositiveInt, dimension: PositiveInt, generator: Generator
@@ -105,18 +108,13 @@ def _pinwheel(count: int, generator: Generator) -> Tensor:
     return 1.5 * torch.stack((along * cosine - across * sine, along * sine + across * cosine), 1)
 
 
-def _two_spirals(count: int, generator: Generator) -> Tensor:
-    point, _ = spirals(count, generator, turns=1.5, noise=0.03)
-    return 2.5 * point
-
-
 DENSITIES: dict[str, Callable[[int, Generator], Tensor]] = {
     "moons": _moons,
     "checkerboard": _checkerboard,
     "rings": _rings,
     "gaussians": _gaussians,
     "pinwheel": _pinwheel,
-    "spirals": _two_spirals,
+    "spirals": lambda count, generator: 2.5 * spirals(count, generator, turns=1.5, noise=0.03)[0],
 }
 
 
@@ -131,9 +129,6 @@ def density(name: str, count: PositiveInt, generator: Generator) -> Tensor:
     if name not in DENSITIES:
         raise unknown_name("density", name, list(DENSITIES))
     return DENSITIES[name](count, generator)
-
-
-SHAPES = ("sphere", "cube", "torus", "helix")
 
 
 def shape_points(name: str, count: PositiveInt, generator: Generator) -> Tensor:
@@ -160,9 +155,6 @@ def shape_points(name: str, count: PositiveInt, generator: Generator) -> Tensor:
         ring = 0.8 + 0.25 * torch.cos(b)
         return torch.stack((ring * torch.cos(a), ring * torch.sin(a), 0.25 * torch.sin(b)), dim=1)
     return torch.stack((0.6 * torch.cos(2 * a), 0.6 * torch.sin(2 * a), a / math.pi - 1), dim=1)
-
-
-_VALIDATION, _TEST = 85, 143  # samples of breast cancer
 
 
 class PointTask(GeneratedTask):

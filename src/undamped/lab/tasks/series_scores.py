@@ -21,6 +21,8 @@ from undamped.lab.tasks.task import Chance
 IN_MEMORY = 1 << 28
 """Bytes of prepared series that are cached."""
 
+NO_ANSWER = -100  # ignored by cross entropy
+
 
 @dataclass
 class SeriesTensors:
@@ -110,9 +112,6 @@ class SeriesTensors:
         columns = [names.index(name) for name in prepared.forecast]
         standard = (future[:, columns] - prepared.target_mean) / prepared.target_std
         return torch.from_numpy(standard.astype(np.float32).ravel())
-
-
-NO_ANSWER = -100  # ignored by cross entropy
 
 
 def series_chance(

@@ -25,6 +25,8 @@ from undamped.lab.training.calibration import answers_and_truth, spread
 from undamped.lab.training.fit import AUTO, fit
 from undamped.lab.training.run import Run
 
+_VALIDATION = 0.18  # fraction of the data before a fold
+
 
 @dataclass(frozen=True)
 class Forecasts:
@@ -102,9 +104,6 @@ def seasonal_change(series: list[np.ndarray], season: int) -> np.ndarray:
 def _mean(values: np.ndarray) -> float | None:
     values = values[~np.isnan(values.astype(float))]
     return float(values.mean()) if len(values) else None
-
-
-_VALIDATION = 0.18  # fraction of the data before a fold
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ _CONNECTION_ERRORS = (
     "nccl",
 )
 
+M = TypeVar("M")
+LOGGERS = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
+
 
 def is_launched() -> bool:
     """Return whether this process is one of several that torchrun or SLURM started."""
@@ -145,9 +148,6 @@ def lost_process_error(error: BaseException, folder: Path) -> RunError | None:
         f"{folder}: another process of the training has ended "
         f"({text.splitlines()[0][:120]}). Start as many processes with: undamped resume {folder}"
     )
-
-
-M = TypeVar("M")
 
 
 class SingleProcess:
@@ -258,9 +258,6 @@ def _tensorboard(folder: Path) -> Any:
             "train.tensorboard needs the package tensorboard. Install it with pip install "
             "'undamped[tensorboard]'."
         ) from None
-
-
-LOGGERS = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
 
 
 def silence() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def fit(
         >>> run = fit("unicornn", "adding", train={"steps": 200})
         >>> run.result["test"]["mse"]
     """
-    train = train.to_dict() if isinstance(train, TrainOptions) else dict(train or {})
+    train = asdict(train) if isinstance(train, TrainOptions) else dict(train or {})
     options = {"model": dict(model_options or {}), "task": dict(task_options or {}), "train": train}
     progress = False if is_secondary_rank() else progress
     if model == AUTO:

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -168,7 +169,7 @@ def create_run(plan: Plan, out: str | Path, command: str | None) -> Run:
             "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
             "shape": task.task_shape.to_dict(),
         },
-        train=plan.options.to_dict(),
+        train=asdict(plan.options),
         versions=versions(),
         machine=machine(),
         **origins(plan.model_name, plan.task_name),

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _SUMS = ("loss", "metric", "metric_count", "steps", "norm", *EVALUATIONS)
 
+_STEPS_BETWEEN_VALIDATIONS = 50  # if neither the budget nor the data determine it
+_VALIDATIONS = 25
+_NOTABLE = 0.05  # smaller fractions of waiting time are not printed
+
 
 @dataclass
 class Progress:
@@ -130,10 +134,6 @@ class Progress:
         return scores.metric > best if task.higher_is_better else scores.metric < best
 
 
-_STEPS_BETWEEN_VALIDATIONS = 50  # if neither the budget nor the data determine it
-_VALIDATIONS = 25
-
-
 class Budget:
     """The limit of a training: steps, epochs or seconds.
 
@@ -166,9 +166,6 @@ class Budget:
         if self.steps is not None:
             return step / self.steps
         return seconds / (self.seconds or math.inf)
-
-
-_NOTABLE = 0.05  # smaller fractions of waiting time are not printed
 
 
 class ProgressBar:

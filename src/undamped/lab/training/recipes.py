@@ -34,6 +34,14 @@ EXCLUDES = {
 }
 """Options of models, and the options that have no meaning together with them."""
 
+_TWO_BLOCKS: Settings = {"model": {"num_layers": 2, "block": "layer-norm"}}
+_TWO_LAYERS: Settings = {"model": {"num_layers": 2}}
+_OSCILLATORS = {"model.dt": "0.01..0.5:log", "model.alpha": "0.1..20:log"}
+# The largest rate of the LinOSS papers. Tasks may recommend ten times as much. Then squared
+# frequencies become negative within a few steps, and such an oscillator drifts without bound.
+_LINOSS_RATE = 1e-3
+DEFAULT_BUDGET = {"steps": 1000}
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -53,13 +61,6 @@ class Recipe:
     usual_choice: bool = False
     advice: str = ""
 
-
-_TWO_BLOCKS: Settings = {"model": {"num_layers": 2, "block": "layer-norm"}}
-_TWO_LAYERS: Settings = {"model": {"num_layers": 2}}
-_OSCILLATORS = {"model.dt": "0.01..0.5:log", "model.alpha": "0.1..20:log"}
-# The largest rate of the LinOSS papers. Tasks may recommend ten times as much. Then squared
-# frequencies become negative within a few steps, and such an oscillator drifts without bound.
-_LINOSS_RATE = 1e-3
 
 _RECIPES: dict[str, Recipe] = {
     "cornn": Recipe(sweep_space={"model.dt": "0.01..0.2:log", "model.gamma": "0.3..100:log"}),
@@ -108,9 +109,6 @@ def recipe_of(model: str) -> Recipe:
 def common_baselines() -> list[str]:
     """Return the models of the table above that are common baselines."""
     return [name for name, recipe in _RECIPES.items() if recipe.usual_choice]
-
-
-DEFAULT_BUDGET = {"steps": 1000}
 
 
 def recommended(task: Task | type[Task], model: str, suggested: Settings | None = None) -> Settings:

@@ -21,6 +21,12 @@ Snapshots = dict[int, Pools | None]
 CHUNK = 64
 """Steps whose outputs are in memory at the same time."""
 
+DAMPING_RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 1.0)
+"""γ / ω; each oscillator has one of them."""
+SHORTEST_PERIOD = 2.5  # typical gaps, a little more than the Nyquist limit of 2
+_MOST_DRIVERS = 3.0
+_NO_MEMORY = 1e30  # a damping after which nothing of the previous sample remains
+
 
 class BankState(NamedTuple):
     """The state of a bank after some samples.
@@ -166,12 +172,6 @@ class FixedDynamics(nn.Module):
         """
 
 
-DAMPING_RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 1.0)
-"""γ / ω; each oscillator has one of them."""
-SHORTEST_PERIOD = 2.5  # typical gaps, a little more than the Nyquist limit of 2
-_MOST_DRIVERS = 3.0
-
-
 class Oscillators(FixedDynamics):
     """Fixed oscillators, each driven by a few channels or their changes from sample to sample.
 
@@ -257,9 +257,6 @@ def _random_drivers(oscillators: int, signals: int) -> Tensor:
     mask = order < counts.unsqueeze(1)
     signs = torch.randint(2, (oscillators, signals)) * 2.0 - 1.0
     return mask * signs / counts.sqrt().unsqueeze(1)
-
-
-_NO_MEMORY = 1e30  # a damping after which nothing of the previous sample remains
 
 
 class FixedNetwork(FixedDynamics):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +15,7 @@ from undamped._base.errors import OptionError
 from undamped._base.files import write_text
 from undamped._base.options import options_in
 from undamped.lab.cli.commands.runs import Predict
-from undamped.lab.cli.predict_recordings import predict_recordings
+from undamped.lab.cli.predict_recordings import csv_text, predict_recordings
 from undamped.lab.cli.screen import console, metric_name, number, print_json, print_lines
 from undamped.lab.data.images import read_image_sequences
 from undamped.lab.data.recordings.read import read_sequences
@@ -31,6 +28,21 @@ from undamped.models.physics.state_model import StateModel
 from undamped.models.task_model import TaskModel
 
 IMAGE_BATCH = 256
+
+EXAMPLES = 10
+# What a file holds, by the kind of a task's inputs and whether they are sequences.
+_KINDS_OF_FILES = {
+    ("states", False): "trajectories",
+    ("pictures", True): "images",
+    ("vectors", True): "sequences",
+    ("symbols", True): "sequences",
+    ("pixels", True): "sequences",
+}
+_REMEDIES = {
+    "prompt": "needs a run of a character model",
+    "figure": "needs a run on recordings; 'undamped diagnose' plots other tasks",
+    "out": "needs a run on recordings or trajectories; use --json and a redirection",
+}
 
 
 def readable(prediction: Tensor, answer: str) -> Tensor:
@@ -114,7 +126,12 @@ def predict_trajectories(run: Run, model: StateModel, request: Predict) -> None:
             }
         )
     if request.out is not None:
-        _write(request.out, rows, names)
+        steps = [
+            (row["recording"], time, *state)
+            for row in rows
+            for time, state in zip(row["times"], row["states"], strict=True)
+        ]
+        write_text(request.out, csv_text(["recording", "time", *names], steps))
     if request.as_json:
         print_json({"names": list(names), "recordings": rows})
         return
@@ -146,19 +163,6 @@ def _columns(run: Run, model: StateModel) -> dict[str, Any]:
         "angles": names_of("angle") or None,
         "inputs": space.inputs or None,
     }
-
-
-def _write(out: Path, rows: list[dict[str, Any]], names: Any) -> None:
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["recording", "time", *names])
-    for row in rows:
-        for time, state in zip(row["times"], row["states"], strict=True):
-            table.writerow([row["recording"], time, *state])
-    write_text(out, text.getvalue())
-
-
-EXAMPLES = 10
 
 
 class Answerer(NamedTuple):
@@ -278,17 +282,4 @@ _ANSWERERS = {
     "test": Answerer(_predict_test),
     "sequences": Answerer(predict_sequences),
     "images": Answerer(predict_images),
-}
-# What a file holds, by the kind of a task's inputs and whether they are sequences.
-_KINDS_OF_FILES = {
-    ("states", False): "trajectories",
-    ("pictures", True): "images",
-    ("vectors", True): "sequences",
-    ("symbols", True): "sequences",
-    ("pixels", True): "sequences",
-}
-_REMEDIES = {
-    "prompt": "needs a run of a character model",
-    "figure": "needs a run on recordings; 'undamped diagnose' plots other tasks",
-    "out": "needs a run on recordings or trajectories; use --json and a redirection",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.table import Table
@@ -84,11 +85,11 @@ def _report(
         print_json(
             {
                 "sweep": str(folder.path),
-                "plan": folder.plan.to_dict(),
+                "plan": asdict(folder.plan),
                 "metric": folder.metric,
-                "best": None if best is None else best.to_dict(),
+                "best": None if best is None else asdict(best),
                 "importances": importance,
-                "trials": [trial.to_dict() for trial in trials],
+                "trials": [asdict(trial) for trial in trials],
             }
         )
         return

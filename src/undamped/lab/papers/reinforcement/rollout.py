@@ -22,6 +22,10 @@ CHANNELS = KINDS + COLOURS + STATES
 WORDS = KINDS + COLOURS
 """Informative words of a mission: objects and colours."""
 
+FEATURES = 64
+DISCOUNT, TRACE = 0.99, 0.95
+"""Discount factor γ, and λ of the generalised advantage estimate."""
+
 
 @dataclass(frozen=True)
 class View:
@@ -62,6 +66,7 @@ class Environments:
             )
         import gymnasium
         import minigrid  # noqa: F401 (registers its environments)
+        from minigrid.core import constants
 
         names = [
             key.removeprefix("MiniGrid-").removesuffix("-v0")
@@ -71,7 +76,7 @@ class Environments:
         if name not in names:
             raise unknown_name("environment of MiniGrid", name, names)
         self._all = [gymnasium.make(f"MiniGrid-{name}-v0") for _ in range(count)]
-        self._colours, self._kinds = _vocabulary()
+        self._words = (*constants.OBJECT_TO_IDX, *constants.COLOR_NAMES)
         self.actions = int(self._all[0].action_space.n)  # type: ignore[attr-defined]
 
     def start(self, seed: Sequence[int]) -> View:
@@ -109,21 +114,9 @@ class Environments:
             ],
             dim=-1,
         )
-        words = torch.tensor([self._words(each["mission"]) for each in observations])
-        return View(cells.permute(0, 3, 1, 2).float(), words)
-
-    def _words(self, mission: str) -> list[float]:
-        present = set(mission.replace(",", " ").split())
-        return [float(word in present) for word in (*self._kinds, *self._colours)]
-
-
-def _vocabulary() -> tuple[list[str], list[str]]:
-    from minigrid.core.constants import COLOR_NAMES, OBJECT_TO_IDX
-
-    return list(COLOR_NAMES), list(OBJECT_TO_IDX)
-
-
-FEATURES = 64
+        missions = [set(each["mission"].replace(",", " ").split()) for each in observations]
+        words = [[float(word in mission) for word in self._words] for mission in missions]
+        return View(cells.permute(0, 3, 1, 2).float(), torch.tensor(words))
 
 
 class Agent(nn.Module):
@@ -174,10 +167,6 @@ def _head(size: int, outputs: int, scale: float) -> nn.Sequential:
     nn.init.orthogonal_(last.weight, scale)
     nn.init.zeros_(last.bias)
     return nn.Sequential(nn.Linear(size, 64), nn.Tanh(), last)
-
-
-DISCOUNT, TRACE = 0.99, 0.95
-"""Discount factor γ, and λ of the generalised advantage estimate."""
 
 
 @dataclass(frozen=True)

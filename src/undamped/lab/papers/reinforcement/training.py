@@ -34,6 +34,12 @@ from undamped.lab.report.table import silent
 from undamped.lab.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint
 from undamped.lab.training.progress import Progress
 
+LAST_EPISODES = 100
+"""Number of episodes of the mean return."""
+CHECKPOINT_EVERY = 10
+TRAINING, TESTING = 0, 1
+"""Purposes of a seed."""
+
 
 @dataclass(frozen=True)
 class PPO:
@@ -119,13 +125,6 @@ def _first_states(agent: Agent, rollout: Rollout, episodes: Episodes) -> Any:
     else:
         initial = tuple(tensor[:, episodes.environments] for tensor in state)
     return agent.memory.restart(initial, episodes.fresh)
-
-
-LAST_EPISODES = 100
-"""Number of episodes of the mean return."""
-CHECKPOINT_EVERY = 10
-TRAINING, TESTING = 0, 1
-"""Purposes of a seed."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,13 @@ from undamped.lab.tasks.task import SPLITS, ArrayTask, Chance, Split
 Query = Literal["all", "second-half"]
 Data = tuple[Tensor, ...]
 
+STEP = 0.005
+"""Seconds between two points."""
+SUBSTEPS = 2
+"""Steps of the simulation from point to point."""
+SIDE = 14
+"""Rows and columns of a frame, half of those of MNIST."""
+
 
 class IrregularTask(ArrayTask):
     """Simulated series that are observed at irregular times, and predicted at others.
@@ -214,12 +221,6 @@ class Periodic(CurveTask):
         return torch.from_numpy(times), torch.from_numpy(values.astype(np.float32))
 
 
-STEP = 0.005
-"""Seconds between two points."""
-SUBSTEPS = 2
-"""Steps of the simulation from point to point."""
-
-
 class HopperOptions(CurveOptions, total=False):
     """Options of the hopper."""
 
@@ -310,10 +311,6 @@ def falls(count: int, points: int, random: np.random.Generator) -> np.ndarray:
     workers = [simulator.MjData(model) for _ in range(torch.get_num_threads())]
     later, _ = rollout.rollout(model, workers, start, nstep=steps)
     return np.concatenate([start[:, None], later[:, SUBSTEPS - 1 :: SUBSTEPS]], 1)[..., 1:]
-
-
-SIDE = 14
-"""Rows and columns of a frame, half of those of MNIST."""
 
 
 class RotationOptions(CurveOptions, total=False):

@@ -24,6 +24,9 @@ _NEAR = 0.15
 """The largest relative difference of a jump from a full turn."""
 _PLURALS = {"momentum": "momenta", "velocity": "velocities"}
 
+_LARGEST_RATIO = 100.0
+"""The ratio of the scales of two coordinates above which a note is added."""
+
 
 class TrajectoryColumns(TypedDict, total=False):
     """The roles of the columns of a file of trajectories."""
@@ -233,10 +236,6 @@ def _count_near(jumps: np.ndarray, turn: float) -> int:
     typical = float(np.quantile(small, 0.99)) if len(small) else 0.0
     near = large[np.abs(large - turn) < max(_NEAR * turn, 2 * typical)]
     return len(near) if typical < 0.35 * turn else 0
-
-
-_LARGEST_RATIO = 100.0
-"""The ratio of the scales of two coordinates above which a note is added."""
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,10 @@ SIDE = 32
 MARGIN = 3
 _FONT_SIZE = 208  # rendered large and averaged, so that hinting has no effect
 
+DEJAVU = "dejavu"
+"""The name of the set of glyphs that is rendered here."""
+COLOURS = 100
+
 
 @cache
 def glyph_images(size: int = SIDE - 2 * MARGIN) -> Tensor:
@@ -56,9 +60,11 @@ def glyph_images(size: int = SIDE - 2 * MARGIN) -> Tensor:
 
 
 def _render(glyph: str, size: int) -> NDArray[np.float32]:
+    import matplotlib
     from PIL import Image, ImageDraw, ImageFont
 
-    font = ImageFont.truetype(_font(), _FONT_SIZE, layout_engine=ImageFont.Layout.BASIC)
+    file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+    font = ImageFont.truetype(str(file), _FONT_SIZE, layout_engine=ImageFont.Layout.BASIC)
     x0, y0, x1, y1 = map(int, font.getbbox(glyph))
     large = Image.new("L", (x1 - x0, y1 - y0), 255)
     ImageDraw.Draw(large).text((-x0, -y0), glyph, font=font, fill=0)
@@ -71,16 +77,7 @@ def _render(glyph: str, size: int) -> NDArray[np.float32]:
     return np.stack([grey, grey, grey])
 
 
-def _font() -> str:
-    import matplotlib
-
-    return str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
-
-
 Colours = Literal["none", "joint", "separated"]
-DEJAVU = "dejavu"
-"""The name of the set of glyphs that is rendered here."""
-COLOURS = 100
 
 
 class TrialOptions(TypedDict, total=False):

@@ -209,6 +209,10 @@ _FOLDERS = {
 }
 _SPLITS = ("TRAIN", "TEST")
 
+_TRACE_FILES = (
+    File("Trace.npz", 442_330, "0de0b7fa727cfabaf8481552db2b95fcccd12e54b67058aea79ff05b483cf807"),
+)
+
 
 def _archive(name: str, suffix: str) -> Address:
     """Return the URL of a set in the archive of time series classification."""
@@ -243,9 +247,6 @@ def _entry(name: str, row: Row, packages: tuple[str, ...]) -> DataSet:
     )
 
 
-_TRACE_FILES = (
-    File("Trace.npz", 442_330, "0de0b7fa727cfabaf8481552db2b95fcccd12e54b67058aea79ff05b483cf807"),
-)
 _TRACE = DataSet(
     name="Trace",
     about="Simulated faults of a power plant's instruments: 100 + 100 series of 275 steps, "

@@ -44,6 +44,9 @@ LIMIT = "UNDAMPED_UNPACK_GB"
 """The environment variable that sets another limit, whatever the ratio."""
 _LOCAL_HEADER = struct.Struct("<26x2H")  # of an entry of an archive: how long name and extras are
 
+_BEGINNINGS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty one
+_SHAPE = "(series, time, channels)"
+
 
 @dataclass(frozen=True)
 class Large:
@@ -221,10 +224,6 @@ def _fortran_error(path: Path) -> DataError:
         f"{path}: arrays larger than the memory limit must be in C order, got Fortran order. Write "
         "it with numpy.ascontiguousarray(X)."
     )
-
-
-_BEGINNINGS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty one
-_SHAPE = "(series, time, channels)"
 
 
 def read_array(path: Path) -> np.ndarray:

@@ -22,6 +22,15 @@ _NUMBER = re.compile(
     r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*|[+-]?inf(inity)?", re.IGNORECASE
 )
 
+_COMMON = {
+    "target": ("label", "target", "class", "y"),
+    "id": ("id", "series", "series_id", "case", "case_id", "recording", "recording_id"),
+    "time": ("time", "timestamp", "datetime", "date"),
+    "group": ("subject", "subject_id", "patient", "patient_id", "participant", "group"),
+}
+_NUMBERED = re.compile(r"^(.*?)[\s_.\-]*(\d+)$")
+_MANY_STEPS = 8
+
 
 class Position(NamedTuple):
     """Where a block of a table begins.
@@ -179,14 +188,6 @@ def label_codes(
 Layout = Literal["auto", "long", "wide"]
 Decimal = Literal[".", ","]
 Duplicates = Literal["refuse", "first", "mean"]
-_COMMON = {
-    "target": ("label", "target", "class", "y"),
-    "id": ("id", "series", "series_id", "case", "case_id", "recording", "recording_id"),
-    "time": ("time", "timestamp", "datetime", "date"),
-    "group": ("subject", "subject_id", "patient", "patient_id", "participant", "group"),
-}
-_NUMBERED = re.compile(r"^(.*?)[\s_.\-]*(\d+)$")
-_MANY_STEPS = 8
 
 
 @dataclass
