@@ -151,6 +151,7 @@ def test_functions_are_small(module):
     [
         ("analysis", 80),
         ("kernels", 60),
+        ("lab", 500),
         ("models", 300),
         ("nn", 150),
         ("ode", 200),
@@ -167,7 +168,11 @@ def test_methods_are_documented(package, least):
             if not isinstance(target, type) or target.__module__ != name:
                 continue
             bases = [base for base in target.__mro__ if base.__module__.startswith("undamped")]
+            fields = vars(target).get("__annotations__", {})
+            fields = vars(target).get("__annotations__", {})
             for method, value in vars(target).items():
+                if method in fields:
+                    continue
                 if getattr(getattr(value, "fget", None), "__name__", "") == "<lambda>":
                     continue  # an attribute, with a docstring below it
                 if method[0] != "_" and isinstance(value, METHODS) and target.__name__[0] != "_":

@@ -46,7 +46,7 @@ from undamped.lab.export import subject_of
 from undamped.lab.export.live import LiveModel
 from undamped.lab.files import _CHECKSUM, _checksum
 from undamped.lab.report import ModelReport
-from undamped.lab.report.plots import plots
+from undamped.lab.report.model_report import plots
 from undamped.lab.report.watch import Watch
 from undamped.lab.sweeps import Plan, SweepFolder, importances, trials_of
 from undamped.lab.sweeps.sweep import open_study

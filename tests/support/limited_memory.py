@@ -16,7 +16,7 @@ import torch
 from undamped._base.memory import memory_use, reset_peak_memory
 from undamped.lab.data.recordings import series as recordings
 from undamped.lab.data.recordings.read import read_recordings
-from undamped.lab.tasks import SeriesTask, series, series_tensors
+from undamped.lab.tasks import SeriesTask, series, series_scores
 from undamped.lab.training import fit
 
 LIMIT = 80 << 20
@@ -46,7 +46,7 @@ def reserved():
 if __name__ == "__main__":
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
-    series.IN_MEMORY = series_tensors.IN_MEMORY = 1 << 20
+    series.IN_MEMORY = series_scores.IN_MEMORY = 1 << 20
     recordings._LET_GO = 1 << 22
     train(write(folder / "short.npy", 64_000), folder)  # libraries are loaded before the limit
     path = write(folder / "long.npy", STEPS)

@@ -68,7 +68,6 @@ class StepStream(ModelStream):
 
     @torch.no_grad()
     def push(self, x: Tensor, dt: Tensor | None = None, observed: Tensor | None = None) -> None:
-        """Process samples; see `ModelStream.push`."""
         for index in range(len(x)):
             row = slice(index, index + 1)
             outputs, self._state = self._model.step(
@@ -81,17 +80,14 @@ class StepStream(ModelStream):
             self._outputs = outputs if self._offsets is None else outputs.transpose(0, 1).flatten(1)
 
     def outputs(self) -> Tensor:
-        """Return the prediction after the samples so far, (1, outputs)."""
         assert self._outputs is not None
         return self._outputs
 
     def leaves(self) -> dict[str, Leaf]:
-        """Return copies of the tensors and numbers of the state, by name."""
         parts = [*_flat(self._state), self.outputs()]
         return {str(index): _copied(part) for index, part in enumerate(parts)}
 
     def restore(self, leaves: dict[str, Leaf], sample: dict[str, Tensor | None]) -> None:
-        """Restore a state; see `ModelStream.restore`."""
         like = StepStream(self._model, self._offsets)
         like.push(**sample)  # type: ignore[arg-type]
         check_leaves(leaves, like.leaves(), grows=grows(self._model))
@@ -169,7 +165,6 @@ class NetworkStream(ModelStream):
 
     @torch.no_grad()
     def push(self, x: Tensor, dt: Tensor | None = None, observed: Tensor | None = None) -> None:
-        """Process samples; see `ModelStream.push`."""
         vectors = self._model.encode_features(x, dt, observed)
         for vector in vectors.split(1):
             self._last = self._stream.push(vector)
@@ -181,14 +176,12 @@ class NetworkStream(ModelStream):
 
     @torch.no_grad()
     def outputs(self) -> Tensor:
-        """Return the prediction after the samples so far, (1, outputs)."""
         assert self._last is not None
         if self._total is None:
             return self._head(self._last)
         return self._head((self._total / self._count).to(self._last.dtype))
 
     def leaves(self) -> dict[str, Leaf]:
-        """Return copies of the tensors and numbers of the state, by name."""
         assert self._last is not None
         state = self._stream.state
         parts = (state,) if isinstance(state, Tensor) else state
@@ -197,7 +190,6 @@ class NetworkStream(ModelStream):
         return leaves if self._total is None else {**leaves, "total": self._total.clone()}
 
     def restore(self, leaves: dict[str, Leaf], sample: dict[str, Tensor | None]) -> None:
-        """Restore a state; see `ModelStream.restore`."""
         like = NetworkStream(self._model)
         like.push(**sample)  # type: ignore[arg-type]
         check_leaves(leaves, like.leaves(), grows=grows(self._model))

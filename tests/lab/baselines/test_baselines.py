@@ -10,7 +10,7 @@ import undamped
 from undamped.__main__ import main
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import DataError, MissingPackageError, OptionError
-from undamped.lab.baselines.summaries import summary
+from undamped.lab.baselines.boosting import summary
 from undamped.lab.baselines.whole_series import preserve_global_state
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
@@ -244,8 +244,8 @@ def test_the_page_of_a_forecast_opens_with_its_score(tmp_path):
     series = 10 + np.sin(days * 2 * np.pi / 7) + 0.01 * days
     task = SeriesTask(SeriesSet.of([series[:, None]]), horizon=3)
     run = fit("ridge-lags", task, out=tmp_path, progress=False)
+    from undamped.lab.report.page import headline
     from undamped.lab.report.runs import report_run
-    from undamped.lab.report.tables import headline
 
     report = report_run(run)
     assert report.verdict.startswith(f"test {task.metric.replace('_', ' ')} ")

@@ -7,7 +7,7 @@ import torch
 import undamped
 from undamped._base.contract import Batch, Clock, TaskShape
 from undamped._base.errors import OptionError
-from undamped.lab.baselines.bank.oscillators import DAMPING_RATIOS
+from undamped.lab.baselines.bank.dynamics import DAMPING_RATIOS
 from undamped.lab.baselines.ridge import PENALTIES, fit_ridge
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask

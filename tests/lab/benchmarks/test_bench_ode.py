@@ -5,7 +5,7 @@ import json
 import torch
 
 from undamped.lab.benchmarks import ode
-from undamped.lab.benchmarks.ode_problems import SMALL_TIMES, Problem, SmallField
+from undamped.lab.benchmarks.ode import SMALL_TIMES, Problem, SmallField
 from undamped.lab.benchmarks.timing import Timing
 from undamped.ode import solve
 

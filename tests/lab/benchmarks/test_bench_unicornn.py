@@ -6,7 +6,7 @@ import json
 import pytest
 
 from undamped._base.errors import OptionError
-from undamped.lab.benchmarks import unicornn, unicornn_gpu
+from undamped.lab.benchmarks import unicornn
 from undamped.lab.benchmarks.timing import Timing
 
 
@@ -32,7 +32,7 @@ def test_every_candidate_runs():
 
 
 def test_every_candidate_of_a_gpu_runs_on_the_cpu_too():
-    candidates = unicornn_gpu.candidates_on(
+    candidates = unicornn.candidates_on(
         unicornn.StackShape(20, 3, 2, 8, 2), unicornn.torch.device("cpu")
     )
     assert {*unicornn.MODES, "nn.LSTM", "nn.GRU", "plain loop"} <= set(candidates)

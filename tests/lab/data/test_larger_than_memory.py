@@ -15,7 +15,7 @@ from limited_memory import LIMIT
 
 from undamped._base.errors import DataError
 from undamped.lab.data.recordings import series
-from undamped.lab.data.recordings.formats import large_arrays
+from undamped.lab.data.recordings.formats import arrays
 from undamped.lab.data.recordings.on_disk import mapped_from
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.tasks.series import SeriesTask
@@ -30,9 +30,9 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def tiny_pieces(monkeypatch):
     """Copy a few numbers at a time, and leave no array out for being small."""
-    for module in (large_arrays, series):
+    for module in (arrays, series):
         monkeypatch.setattr(module, "_BLOCK", 7)
-    monkeypatch.setattr(large_arrays, "_SMALL", 0)
+    monkeypatch.setattr(arrays, "_SMALL", 0)
 
 
 def write_arrays(path, kind, dtype):
@@ -98,7 +98,7 @@ def test_archives_that_would_fill_the_disk_are_refused(tmp_path, tiny_pieces, mo
     with pytest.raises(DataError, match=r"has 1\.0 MB free"):
         read_recordings(path, in_memory=10)
     monkeypatch.undo()
-    monkeypatch.setattr(large_arrays, "_SMALL", 0)
+    monkeypatch.setattr(arrays, "_SMALL", 0)
     monkeypatch.setenv("UNDAMPED_DATA", str(tmp_path / "cache"))
     monkeypatch.setenv("UNDAMPED_UNPACK_GB", "a lot")
     with pytest.raises(DataError, match="a number of gigabytes"):

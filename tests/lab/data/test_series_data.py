@@ -1,6 +1,7 @@
 """Sets of recordings, their honest splits, and the preparation fitted on the training part."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -202,7 +203,7 @@ def test_stored_fields_of_earlier_versions_are_read():
     stored["wanted"] = stored.pop("target")
     assert Alarm.from_dict(stored) == alarm
     bands = Bands([0.1, 0.9], [[[-1.0, 1.0]]], 9, mean=[3.0], std=[2.0])
-    stored = bands.to_dict()
+    stored = asdict(bands)
     stored["zero"], stored["one"] = stored.pop("mean"), stored.pop("std")
     assert Bands.from_dict(stored) == bands
 

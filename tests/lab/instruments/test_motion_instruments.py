@@ -16,10 +16,8 @@ from undamped._base.registry import instruments
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.lab import cli
 from undamped.lab.instruments.motion import follow
-from undamped.lab.instruments.motion_energy import motion_energy
-from undamped.lab.instruments.motion_paths import motion_paths
-from undamped.lab.instruments.motion_portrait import motion_portrait
-from undamped.lab.instruments.motion_potential import motion_potential
+from undamped.lab.instruments.motion_energy import motion_energy, motion_potential
+from undamped.lab.instruments.motion_paths import motion_paths, motion_portrait
 from undamped.lab.instruments.motion_volume import motion_volume
 from undamped.lab.report import animate
 from undamped.lab.tasks import build

@@ -11,8 +11,7 @@ from canonical_files import everything, ucr
 from undamped.lab import tasks
 from undamped.lab.papers import rotating_digits
 from undamped.lab.papers.irregular_series import run
-from undamped.lab.tasks.irregular.hopper import falls
-from undamped.lab.tasks.irregular.rotating_digits import RotatingDigits, rotate
+from undamped.lab.tasks.irregular.curves import RotatingDigits, falls, rotate
 from undamped.lab.tasks.ucr import archive_set, with_steps_dropped
 
 

@@ -7,17 +7,20 @@ import torch
 
 from undamped._base.errors import MissingPackageError, OptionError, UnknownNameError
 from undamped.lab.papers import minigrid
-from undamped.lab.papers.reinforcement import environments as worlds
+from undamped.lab.papers.reinforcement import rollout as worlds
 from undamped.lab.papers.reinforcement import training
-from undamped.lab.papers.reinforcement.environments import CHANNELS, WORDS, Environments, View
-from undamped.lab.papers.reinforcement.policy import Agent
-from undamped.lab.papers.reinforcement.ppo import PPO, ppo_loss
 from undamped.lab.papers.reinforcement.rollout import (
+    CHANNELS,
+    WORDS,
+    Agent,
+    Environments,
     Progression,
+    View,
     _advantages,
     collect,
     episodes_of,
 )
+from undamped.lab.papers.reinforcement.training import PPO, ppo_loss
 
 pytest.importorskip("minigrid")
 

@@ -23,9 +23,8 @@ from undamped._base.registry import models
 from undamped.analysis.gradient_flow import summarise
 from undamped.lab import report
 from undamped.lab.report import ModelReport, Remedy, Score
-from undamped.lab.report.page import embedded
+from undamped.lab.report.page import embedded, headline
 from undamped.lab.report.remedies import Commands, remedies
-from undamped.lab.report.tables import headline
 from undamped.lab.report.watch import Watch
 from undamped.lab.training.run import Run
 

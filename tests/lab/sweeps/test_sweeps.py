@@ -22,9 +22,8 @@ from undamped.lab.benchmarks.forks import forks
 from undamped.lab.cli.sweep_settings import read_sweep
 from undamped.lab.files import read_tensors
 from undamped.lab.sweeps import Plan, SweepFolder, sweep
-from undamped.lab.sweeps.plan import grid_point, grid_size
-from undamped.lab.sweeps.space import Choices, Range, read_space
-from undamped.lab.sweeps.storage import _JournalLock, without_password
+from undamped.lab.sweeps.folder import _JournalLock, without_password
+from undamped.lab.sweeps.plan import Choices, Range, grid_point, grid_size, read_space
 from undamped.lab.sweeps.sweep import _Worker, open_study
 from undamped.lab.training import Run
 

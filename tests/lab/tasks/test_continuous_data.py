@@ -5,7 +5,7 @@ import torch
 
 from undamped._base.errors import UnknownNameError
 from undamped.lab import tasks
-from undamped.lab.tasks.continuous_data import (
+from undamped.lab.tasks.points import (
     DENSITIES,
     SHAPES,
     annuli,

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import tasks
 from undamped.lab import cli
-from undamped.lab.data.images.sequences import read_image_sequences
+from undamped.lab.data.images import read_image_sequences
 
 
 def some_pictures(count=6, side=9):

@@ -10,7 +10,7 @@ from PIL import Image
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import tasks
 from undamped.lab.tasks.relations.games.objects import COLOURS, family, polyominoes
-from undamped.lab.tasks.relations.glyphs import GLYPHS, LEAST_DISTANCE, glyph_images
+from undamped.lab.tasks.relations.trials import GLYPHS, LEAST_DISTANCE, glyph_images
 
 PLAIN = {
     "same-different": (2, 2, 98),

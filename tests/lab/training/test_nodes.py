@@ -18,13 +18,13 @@ from undamped.lab.cli.settings import read_settings
 from undamped.lab.files import read_tensors
 from undamped.lab.training import Run, fit, resume
 from undamped.lab.training.checkpoint import load_checkpoint
-from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.process_group import (
+from undamped.lab.training.devices import (
     check_launched,
     is_secondary_rank,
     is_silent,
     lost_process_error,
 )
+from undamped.lab.training.options import TrainOptions
 
 WORDS = [
     "train", "adding", "rnn", "task.length=8", "model.hidden_size=4", "train.steps=240",

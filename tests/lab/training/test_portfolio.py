@@ -11,7 +11,7 @@ import undamped
 from lab.baselines.test_baselines import task_of, waves
 from undamped.__main__ import main
 from undamped._base.errors import OptionError
-from undamped.lab.baselines.naive import NaiveBaseline
+from undamped.lab.baselines.closed_form import NaiveBaseline
 from undamped.lab.training import Run, TrainOptions, fit
 from undamped.lab.training.portfolio import closed_form_candidates, networks
 from undamped.lab.training.portfolio.attempt import (

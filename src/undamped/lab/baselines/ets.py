@@ -116,7 +116,6 @@ class ETS(ForecastModel):
         """Do nothing: the form stays, and everything else is fitted by each prediction."""
 
     def findings(self) -> list[str]:
-        """Return sentences about the forms and the season."""
         if not self.is_fitted:
             return []
         names = []

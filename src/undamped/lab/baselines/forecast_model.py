@@ -1,17 +1,20 @@
-"""The base of forecasting baselines, which work in the units of the recordings."""
+"""The base of forecasting baselines, the seasonal naive forecast and the mean of forecasts."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from undamped._base.checked import checked
 from undamped._base.contract import Answer, Batch, Forecast, InputKind, TaskShape
 from undamped._base.errors import DataError, OptionError
-from undamped.lab.baselines.closed_form import ClosedFormModel, FittedArrays
+from undamped._base.registry import models
+from undamped.lab.baselines.closed_form import Batches, ClosedFormModel, FittedArrays
 from undamped.lab.baselines.whole_series import lengths_of
 
 
@@ -52,21 +55,17 @@ class ForecastModel(ClosedFormModel):
 
     @classmethod
     def example_shape(cls) -> TaskShape:
-        """Return the shape of a small forecast."""
         unit = ((0.0, 1.0),)
         return TaskShape(1, 3, answer="number", horizon=3, forecast=Forecast(4, (0,), unit, unit))
 
     @property
     def why_no_stream(self) -> str:
-        """Why the model cannot predict sample by sample, as part of an error message."""
         return "one that needs the past before it answers"
 
     def parameter_count(self) -> int:
-        """Return how many numbers were fitted to the data."""
         return self.arrays.parameter_count()
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
-        """Return the forecast of every series."""
         values = self.continue_series(self._history(batch))
         mean, std = _units(self.forecast.answer_units)
         standard = torch.from_numpy((values - mean) / std).flatten(1)
@@ -116,3 +115,145 @@ class ForecastModel(ClosedFormModel):
 def _units(units: Any) -> tuple[np.ndarray, np.ndarray]:
     mean, std = (np.array(part) for part in zip(*units, strict=True))
     return mean, std
+
+
+@models.register("seasonal-naive")
+class SeasonalNaive(ForecastModel):
+    """Seasonal naive forecast: the values of the last season, repeated.
+
+    Equation:
+        ŷ_{T+h} = y_{T+h−ms},  m the smallest whole number for which that is known
+
+    Symbols:
+        s the season in steps, 1 where there is none: then the last value stays.
+
+    Promise:
+        None.
+
+    Nothing is fitted. It needs a past of at least a season, and cannot follow a stream.
+
+    Args:
+        shape: The shape of the task.
+
+    Example:
+        >>> shape = undamped.lab.baselines.SeasonalNaive.example_shape()
+        >>> model = undamped.lab.baselines.SeasonalNaive(shape)
+        >>> model(torch.randn(20, 8, 1)).shape
+        torch.Size([8, 3])
+
+    Reference:
+        R. J. Hyndman, G. Athanasopoulos. Forecasting: principles and practice, 3rd edition, 2021,
+        section 5.2.
+    """
+
+    @checked
+    def __init__(self, shape: TaskShape) -> None:
+        super().__init__(shape)
+
+    def fit_closed_form(self, batches: Batches) -> None:
+        """Do nothing: there are no parameters."""
+
+    def refit(self, batches: Batches) -> None:
+        """Do nothing: there are no parameters."""
+
+    @property
+    def is_fitted(self) -> bool:
+        """Always true: there are no parameters."""
+        return True
+
+    def _forecast(self, history: History) -> np.ndarray:
+        self._refuse_short(history, self.forecast.season, "a season")
+        return self._repeat(history, self.forecast.season)
+
+    def findings(self) -> list[str]:
+        season = self.forecast.season
+        return [f"A season of {season} steps is repeated." if season > 1 else "No season."]
+
+
+@models.register("combination")
+class Combination(ForecastModel):
+    """Combination of forecasts: the mean over several forecasters.
+
+    Equation:
+        ŷ_{T+h} = (1/n) Σ_i ŷ^i_{T+h}
+
+    Symbols:
+        ŷ^i the forecast of the i-th of n forecasters.
+
+    Promise:
+        None.
+
+    Where past data cannot tell which of two forecasters is better, their mean is seldom worse than
+    both and often better than either, because different errors cancel. Each forecaster is fitted
+    separately. The combination cannot follow a stream.
+
+    Args:
+        shape: The shape of the task.
+        of: The names of the forecasters; each must use a window of the past only.
+
+    Example:
+        >>> shape = undamped.lab.baselines.Combination.example_shape()
+        >>> model = undamped.lab.baselines.Combination(shape)
+        >>> model(torch.randn(20, 8, 1)).shape
+        torch.Size([8, 3])
+
+    Reference:
+        J. M. Bates, C. W. J. Granger. The combination of forecasts. Operational Research Quarterly,
+        1969.
+    """
+
+    @checked
+    def __init__(
+        self, shape: TaskShape, *, of: Sequence[str] = ("seasonal-naive", "ridge-lags")
+    ) -> None:
+        super().__init__(shape)
+        if len(set(of)) != len(of) or len(of) < 2:
+            raise OptionError(
+                "combination.of must name two or more different forecasters, got "
+                f"{', '.join(of) or 'none'}. For example seasonal-naive,ridge-lags."
+            )
+        self.forecasters = nn.ModuleList(_forecaster_class(name)(shape) for name in of)
+
+    def _forecast_models(self) -> list[ForecastModel]:
+        return [model for model in self.forecasters if isinstance(model, ForecastModel)]
+
+    @property
+    def is_fitted(self) -> bool:
+        """Always true: the forecasters know whether they are fitted."""
+        return True
+
+    def parameter_count(self) -> int:
+        return sum(model.parameter_count() for model in self._forecast_models())
+
+    def fit_closed_form(self, batches: Batches) -> None:
+        for model in self._forecast_models():
+            model.fit_closed_form(batches)
+
+    def refit(self, batches: Batches) -> None:
+        for model in self._forecast_models():
+            model.refit(batches)
+
+    def findings(self) -> list[str]:
+        return [sentence for model in self._forecast_models() for sentence in model.findings()]
+
+    def _forecast(self, history: History) -> np.ndarray:
+        return np.mean(
+            [model.continue_series(history) for model in self._forecast_models()], axis=0
+        )
+
+
+def _forecaster_class(name: str) -> type[ForecastModel]:
+    if name in models and _reads_window(models[name]):
+        return models[name]
+    names = [name for name in models if _reads_window(models[name])]
+    raise OptionError(
+        "combination.of must name forecasters that use a window of the past only, got "
+        f"{name}. Choose from {', '.join(names)}."
+    )
+
+
+def _reads_window(model_class: object) -> bool:
+    is_forecaster = isinstance(model_class, type) and issubclass(model_class, ForecastModel)
+    return is_forecaster and not (
+        model_class is Combination or getattr(model_class, "reads_whole_past", False)
+    )

@@ -112,7 +112,6 @@ class NearestDTW(WholeSeriesModel):
             return np.asarray(dtw_pairwise_distance(*doubles, window=self.warping))
 
     def findings(self) -> list[str]:
-        """Return a sentence about the number of stored series."""
         if not len(self.arrays):
             return []
         return [f"{len(self.arrays['lengths']):,} series are stored for comparison."]

@@ -104,7 +104,6 @@ class RidgeOnLags(ForecastModel):
             self._solve(both, np.concatenate([earlier_targets, targets]))
 
     def findings(self) -> list[str]:
-        """Return a sentence about the forms."""
         if not self.is_fitted:
             return []
         names = [

@@ -14,12 +14,7 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Answer, Batch, InputKind, TaskShape
 from undamped._base.errors import DataError
-from undamped.lab.baselines.closed_form import (
-    Batches,
-    ClosedFormModel,
-    FittedArrays,
-    check_readout,
-)
+from undamped.lab.baselines.closed_form import Batches, ClosedFormModel, FittedArrays, check_readout
 from undamped.lab.baselines.ridge import ridge_targets, sample_weights
 
 
@@ -70,7 +65,6 @@ class WholeSeriesModel(ClosedFormModel):
 
     @property
     def why_no_stream(self) -> str:
-        """Why the model cannot predict sample by sample, as part of an error message."""
         return "one that needs a whole series before it answers"
 
     def parameter_count(self) -> int:
@@ -94,7 +88,6 @@ class WholeSeriesModel(ClosedFormModel):
 
     @torch.no_grad()
     def fit_closed_form(self, batches: Batches) -> None:
-        """Fit the model and its hyperparameters to the training split."""
         self._training_data = self._collect(batches)
         self._fit_series(self._training_data, select=True)
 

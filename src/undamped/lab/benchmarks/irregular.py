@@ -17,12 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
-from undamped.lab.benchmarks.timing import (
-    benchmark,
-    interleaved,
-    milliseconds,
-    timing_table,
-)
+from undamped.lab.benchmarks.timing import benchmark, interleaved, milliseconds, timing_table
 from undamped.lab.report.charts import bar_chart
 from undamped.lab.report.table import Progress, Report, silent
 from undamped.models.irregular.elapsed_time import NeuralCDE

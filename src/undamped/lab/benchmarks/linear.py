@@ -40,11 +40,7 @@ sixteenth of it."""
 
 @benchmark("linear")
 def run(
-    *,
-    rounds: int = 5,
-    quick: bool = False,
-    jax: bool = True,
-    progress: Progress = silent,
+    *, rounds: int = 5, quick: bool = False, jax: bool = True, progress: Progress = silent
 ) -> Report:
     """Linear recurrences beside torch's associative scan, a lower bound and JAX: speed and memory.
 

@@ -38,11 +38,7 @@ Section = tuple[Table, dict[str, Any]]
 
 @benchmark("physics")
 def run(
-    *,
-    rounds: int = 7,
-    only: Sequence[str] = (),
-    quick: bool = False,
-    progress: Progress = silent,
+    *, rounds: int = 7, only: Sequence[str] = (), quick: bool = False, progress: Progress = silent
 ) -> Report:
     """Physics networks beside autograd: seconds of a step, memory of long trajectories.
 

@@ -16,12 +16,7 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch
 from undamped._base.registry import tasks
-from undamped.lab.benchmarks.timing import (
-    benchmark,
-    interleaved,
-    milliseconds,
-    timing_table,
-)
+from undamped.lab.benchmarks.timing import benchmark, interleaved, milliseconds, timing_table
 from undamped.lab.report.charts import bar_chart
 from undamped.lab.report.table import Progress, Report, silent
 from undamped.models.for_task import model_for

@@ -91,11 +91,7 @@ def _van_der_pol(x: Any, v: Any) -> tuple[Any, ...]:
 
 
 def _oregonator(a: Any, b: Any, c: Any) -> tuple[Any, ...]:
-    return (
-        77.27 * (b + a * (1 - 8.375e-6 * a - b)),
-        (c - (1 + a) * b) / 77.27,
-        0.161 * (a - c),
-    )
+    return (77.27 * (b + a * (1 - 8.375e-6 * a - b)), (c - (1 + a) * b) / 77.27, 0.161 * (a - c))
 
 
 def _diffusion(y: Any, first: Any, last: Any, cat: Callable[..., Any]) -> Any:

@@ -235,12 +235,7 @@ class _Workers:
         return [trial.number for trial in trials if trial.state.name == "COMPLETE"]
 
     def kill_workers(
-        self,
-        name: str,
-        kills: int,
-        longest: float,
-        generator: random.Random,
-        progress: Progress,
+        self, name: str, kills: int, longest: float, generator: random.Random, progress: Progress
     ) -> KillOutcome:
         """Kill workers at random moments and compare the trials with an undisturbed sweep."""
         folder = self._create(name)

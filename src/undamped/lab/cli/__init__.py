@@ -84,7 +84,7 @@ def main() -> None:
     try:
         _run()
     except UndampedError as error:
-        from undamped.lab.training.process_group import is_silent
+        from undamped.lab.training.devices import is_silent
 
         if not is_silent():
             sys.stderr.write(printable(f"{error}\n"))

@@ -96,10 +96,7 @@ def _dates(seconds: np.ndarray, utc: bool) -> list[str]:
 
 
 def with_bands(
-    answers: list[dict[str, Any]],
-    outputs: list[np.ndarray],
-    preparation: Preparation,
-    bands: Bands,
+    answers: list[dict[str, Any]], outputs: list[np.ndarray], preparation: Preparation, bands: Bands
 ) -> None:
     """Add the quantiles of every channel to answers.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -227,10 +228,13 @@ def _as_csv(answers: list[Answer], preparation: Preparation, time: str) -> str:
         header, rows = _window_table(answers, preparation)
     else:
         header, rows = _label_table(answers, preparation)
+    return csv_text(["id", *header], rows)
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a table as CSV text."""
     text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["id", *header])
-    table.writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
     return text.getvalue()
 
 

@@ -29,7 +29,7 @@ from undamped.lab.data.recordings.read import is_data_path
 from undamped.lab.training.fit import AUTO
 from undamped.lab.training.options import TrainOptions
 from undamped.lab.training.portfolio.attempt import check_no_model_options
-from undamped.lab.training.printed_settings import with_printed
+from undamped.lab.training.recipes import with_printed
 from undamped.models.for_task import check_options, model_options
 
 SECTIONS = ("task", "model", "train")

@@ -14,10 +14,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from undamped.lab.estimators.classifier import SequenceClassifier
+from undamped.lab.estimators.classifier import SequenceClassifier, SequenceRegressor
 from undamped.lab.estimators.estimator import TrainParams
 from undamped.lab.estimators.forecaster import SequenceForecaster
-from undamped.lab.estimators.regressor import SequenceRegressor
 from undamped.lab.training.fit import AUTO
 
 try:

@@ -248,7 +248,9 @@ def _numbers(array: np.ndarray, what: str) -> np.ndarray:
     except (TypeError, ValueError) as error:
         # An object column may hold pandas' missing value, which cannot be converted to float.
         if array.dtype == object and "NA" in str(error):
-            return _numbers(np.where(_is_missing(array), np.nan, array), what)
+            import pandas as pd
+
+            return _numbers(np.where(np.asarray(pd.isna(array)), np.nan, array), what)
         raise _unusable(
             what,
             f"a value that is not a number: the argument must be a string or a number ({error})",
@@ -260,12 +262,6 @@ def _numbers(array: np.ndarray, what: str) -> np.ndarray:
             "for float32."
         )
     return numbers
-
-
-def _is_missing(array: np.ndarray) -> np.ndarray:
-    import pandas as pd
-
-    return np.asarray(pd.isna(array))
 
 
 def _check(series: list[np.ndarray], what: str, shortest: int) -> None:

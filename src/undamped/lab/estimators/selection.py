@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from undamped._base.errors import DataError
 from undamped.lab.tasks.series import SeriesTask
-from undamped.lab.tasks.series_scores import class_counts
-from undamped.lab.tasks.series_tensors import SeriesTensors
+from undamped.lab.tasks.series_scores import SeriesTensors, class_counts
 from undamped.lab.tasks.task import Batch, Chance, Split, TaskShape
 
 
@@ -58,11 +57,9 @@ class EstimatorTask(SeriesTask):
 
     @property
     def task_shape(self) -> TaskShape:
-        """The shape of the task, which models are built for."""
         return replace(super().task_shape, weighted=self.sample_weights is not None)
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return a batch of series with their weights."""
         batch = super().take(split, index, generator)
         if self.sample_weights is None:
             return batch
@@ -134,5 +131,4 @@ class ChangesToCome(ValuesToCome):
         return replace(super().task_shape, forecast=None)
 
     def record(self) -> dict[str, Any]:
-        """Return the values that a run stores."""
         return {name: value for name, value in super().record().items() if name != "preparation"}

@@ -9,14 +9,17 @@ import torch
 from undamped._base.errors import OptionError
 from undamped.lab.export.graph import Graph
 from undamped.lab.export.layers import (
+    WIDE,
     declare_answers,
+    encode,
     head,
     output_of,
+    prepare_sample,
+    prepare_sequence,
     scan_layer,
     sizes_of,
     step_layer,
 )
-from undamped.lab.export.samples import WIDE, encode, prepare_sample, prepare_sequence
 from undamped.lab.export.subject import Subject, export_form
 
 SHARED = "batch or 1"

@@ -233,10 +233,7 @@ def difference(actual: np.ndarray, expected: np.ndarray) -> float:
 def _answers(subject: Subject, outputs: Tensor) -> dict[str, np.ndarray]:
     prepared = subject.preparation
     if subject.classes is not None:
-        return {
-            "scores": outputs.numpy(),
-            "probabilities": torch.softmax(outputs, -1).numpy(),
-        }
+        return {"scores": outputs.numpy(), "probabilities": torch.softmax(outputs, -1).numpy()}
     values = outputs.numpy()
     if prepared is None:
         return {"values": values}

@@ -3,6 +3,9 @@
 The exporter of torch unrolls a loop over time for one fixed length. Here the graph contains the
 loop, so that only the step inside it has to be translated: the step runs once on an example, and
 every operator that it calls is recorded.
+
+Networks with stored states have slots, a second dimension besides the batch, and select them by
+masks: their operators have three dimensions, booleans and integers.
 """
 
 from __future__ import annotations
@@ -16,8 +19,7 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.torch_internals import TorchDispatchMode, tree_leaves
-from undamped.lab.export.graph import Graph
-from undamped.lab.export.slot_operators import SLOT_OPERATORS, of_type, plain
+from undamped.lab.export.graph import Graph, element_kind
 
 EXAMPLES = 3
 """Rows of an example; no operator below depends on the number of rows."""
@@ -115,10 +117,6 @@ class _Record(TorchDispatchMode):
 # Translations take the record, the result of torch, and the arguments of torch.
 
 
-def _identity(record: _Record, result: Tensor, x: Tensor) -> Value:
-    return record.value(x)
-
-
 def _sum(kind: str) -> Callable[..., Value]:
     def write(record: _Record, result: Tensor, a: Any, b: Any, alpha: float = 1) -> Value:
         if alpha == 1:
@@ -127,12 +125,6 @@ def _sum(kind: str) -> Callable[..., Value]:
         return record.graph.node(kind, record.real(a), scaled)
 
     return write
-
-
-def _reversed_difference(
-    record: _Record, result: Tensor, a: Tensor, b: float, alpha: float = 1
-) -> Value:
-    return _sum("Sub")(record, result, b, a, alpha)
 
 
 def _product(record: _Record, result: Tensor, a: Any, b: Any) -> Value:
@@ -149,10 +141,6 @@ def _modulus(record: _Record, result: Tensor, x: Tensor) -> Value:
         return graph.node("Abs", value)
     squares = [graph.node("Mul", part, part) for part in value]
     return graph.node("Sqrt", graph.node("Add", *squares))
-
-
-def _complex(record: _Record, result: Tensor, real: Tensor, imaginary: Tensor) -> Value:
-    return ComplexValue(record.real(real), record.real(imaginary))
 
 
 def _part(index: int) -> Callable[..., Value]:
@@ -172,19 +160,6 @@ def _linear(
         return product if bias is None else record.graph.node("Add", product, record.real(bias))
     inputs = [x, weight] if bias is None else [x, weight, bias]
     return record.node("Gemm", *inputs, transB=1)
-
-
-def _product_and_sum(
-    record: _Record,
-    result: Tensor,
-    c: Tensor,
-    a: Tensor,
-    b: Tensor,
-    *,
-    beta: float = 1,
-    alpha: float = 1,
-) -> Value:
-    return record.node("Gemm", a, b, c, alpha=float(alpha), beta=float(beta))
 
 
 def _split(record: _Record, result: Sequence[Tensor], x: Tensor, size: Any, dim: int = 0) -> Any:
@@ -207,10 +182,6 @@ def _slice(
     return record.graph.node("Slice", record.real(x), *bounds)
 
 
-def _join(record: _Record, result: Tensor, parts: Sequence[Tensor], dim: int = 0) -> Value:
-    return record.node("Concat", *parts, axis=dim)
-
-
 def _stack(record: _Record, result: Tensor, parts: Sequence[Tensor], dim: int = 0) -> Value:
     graph = record.graph
     axis = graph.integers(dim)
@@ -231,28 +202,12 @@ def _remainder(record: _Record, result: Tensor, x: Tensor, divisor: float) -> Va
     return graph.node("Sub", value, graph.node("Mul", quotient, by))
 
 
-def _clamp(record: _Record, result: Tensor, x: Tensor, low: float, high: float) -> Value:
-    return record.node("Clip", x, low, high)
-
-
-def _leaky_relu(record: _Record, result: Tensor, x: Tensor, slope: float = 0.01) -> Value:
-    return record.node("LeakyRelu", x, alpha=float(slope))
-
-
-def _sigmoid(record: _Record, result: Tensor, x: Tensor) -> Value:
-    return _exact_sigmoid(record, record.real(x))
-
-
 def _exact_sigmoid(record: _Record, value: str) -> str:
     # The Sigmoid of onnxruntime has a relative error of a tenth where it is near 1e-6, which
     # matters in networks that divide by small numbers.
     graph = record.graph
     rest = graph.node("Exp", graph.node("Neg", value))
     return graph.node("Reciprocal", graph.node("Add", rest, record.real(1)))
-
-
-def _inverse_root(record: _Record, result: Tensor, x: Tensor) -> Value:
-    return record.graph.node("Reciprocal", record.node("Sqrt", x))
 
 
 def _gelu(record: _Record, result: Tensor, x: Tensor, *, approximate: str = "none") -> Value:
@@ -287,22 +242,100 @@ def _layer_norm(
     return record.node("LayerNormalization", *inputs, axis=-len(shape), epsilon=eps)
 
 
+def of_type(record: _Record, argument: Any, dtype: torch.dtype) -> str:
+    """Return a value cast to a type; numbers of Python become constants of it."""
+    if not isinstance(argument, Tensor):
+        return record.graph.constant(torch.tensor(argument, dtype=dtype))
+    if argument.dtype == dtype:
+        return record.real(argument)
+    return record.graph.node("Cast", record.real(argument), to=element_kind(dtype))
+
+
+def plain(kind: str) -> Callable[..., str]:
+    """Return the translation of an operator that ONNX has with the same arguments."""
+    return lambda record, result, *inputs: record.node(kind, *inputs)
+
+
+def _comparison(kind: str, negated: bool = False) -> Callable[..., str]:
+    def write(record: _Record, result: Tensor, a: Tensor, b: Any) -> str:
+        dtype = torch.result_type(a, b)
+        comparison = record.graph.node(kind, of_type(record, a, dtype), of_type(record, b, dtype))
+        return record.graph.node("Not", comparison) if negated else comparison
+
+    return write
+
+
+def _select(record: _Record, result: Tensor, mask: Tensor, a: Any, b: Any) -> str:
+    values = (of_type(record, part, result.dtype) for part in (a, b))
+    return record.graph.node("Where", record.real(mask), *values)
+
+
+def _minimum(
+    record: _Record, result: Any, x: Tensor, dim: int, keepdim: bool = False
+) -> tuple[str, str]:
+    minimum = record.node("ReduceMin", x, axes=[dim], keepdims=int(keepdim))
+    return minimum, record.node("ArgMin", x, axis=dim, keepdims=int(keepdim))
+
+
+def _log_sigmoid(record: _Record, result: Tensor, x: Tensor) -> str:
+    graph = record.graph
+    return graph.node("Neg", graph.node("Softplus", graph.node("Neg", record.real(x))))
+
+
+def _square(record: _Record, result: Tensor, x: Tensor, exponent: float = 2) -> str:
+    assert exponent == 2
+    return record.node("Mul", x, x)
+
+
+def _reshape(record: _Record, result: Tensor, x: Tensor, *_: Any) -> str:
+    # The first dimension is the batch, and 0 leaves it unchanged.
+    return record.graph.node("Reshape", record.real(x), record.graph.integers(0, *result.shape[1:]))
+
+
+def _axis(kind: str) -> Callable[..., str]:
+    def write(record: _Record, result: Tensor, x: Tensor, dim: int) -> str:
+        axis = dim if dim >= 0 else max(x.dim(), result.dim()) + dim
+        return record.graph.node(kind, record.real(x), record.graph.integers(axis))
+
+    return write
+
+
+def _index(record: _Record, result: Tensor, x: Tensor, dim: int, index: int) -> str:
+    position = record.graph.constant(np.array(index))
+    return record.graph.node("Gather", record.real(x), position, axis=dim)
+
+
+def _full_like(value: float) -> Callable[..., str]:
+    def write(record: _Record, result: Tensor, x: Tensor, **_: Any) -> str:
+        sizes = record.graph.node("Shape", record.real(x))
+        scalar = record.graph.constant(torch.full((1,), value, dtype=result.dtype))
+        return record.graph.node("Expand", scalar, sizes)
+
+    return write
+
+
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "abs": _modulus,
-    "alias": _identity,
+    "alias": lambda record, result, x: record.value(x),
     "add.Tensor": _sum("Add"),
-    "addmm": _product_and_sum,
-    "cat": _join,
+    "addmm": lambda record, result, c, a, b, *, beta=1, alpha=1: record.node(
+        "Gemm", a, b, c, alpha=float(alpha), beta=float(beta)
+    ),
+    "cat": lambda record, result, parts, dim=0: record.node("Concat", *parts, axis=dim),
     "chunk": _split,
-    "clamp": _clamp,
-    "complex": _complex,
-    "detach": _identity,
+    "clamp": lambda record, result, x, low, high: record.node("Clip", x, low, high),
+    "complex": lambda record, result, real, imaginary: ComplexValue(
+        record.real(real), record.real(imaginary)
+    ),
+    "detach": lambda record, result, x: record.value(x),
     "div.Tensor": plain("Div"),
     "gelu": _gelu,
     "glu": _glu,
     "imag": _part(1),
     "layer_norm": _layer_norm,
-    "leaky_relu": _leaky_relu,
+    "leaky_relu": lambda record, result, x, slope=0.01: record.node(
+        "LeakyRelu", x, alpha=float(slope)
+    ),
     "linear": _linear,
     "matmul": plain("MatMul"),
     "mm": plain("MatMul"),
@@ -312,9 +345,9 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "relu": plain("Relu"),
     "remainder.Scalar": _remainder,
     "round": plain("Round"),
-    "rsqrt": _inverse_root,
-    "rsub.Scalar": _reversed_difference,
-    "sigmoid": _sigmoid,
+    "rsqrt": lambda record, result, x: record.graph.node("Reciprocal", record.node("Sqrt", x)),
+    "rsub.Scalar": lambda record, result, a, b, alpha=1: _sum("Sub")(record, result, b, a, alpha),
+    "sigmoid": lambda record, result, x: _exact_sigmoid(record, record.real(x)),
     "sign": plain("Sign"),
     "slice.Tensor": _slice,
     "split.Tensor": _split,
@@ -323,5 +356,30 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "sub.Tensor": _sum("Sub"),
     "sum.dim_IntList": _total,
     "tanh": plain("Tanh"),
-    **SLOT_OPERATORS,
+    # Selections of stored states.
+    "__and__.Tensor": plain("And"),
+    "bitwise_not": plain("Not"),
+    "eq.Scalar": _comparison("Equal"),
+    "eq.Tensor": _comparison("Equal"),
+    "flatten.using_ints": _reshape,
+    "ge.Scalar": _comparison("GreaterOrEqual"),
+    "gt.Tensor": _comparison("Greater"),
+    "log_sigmoid": _log_sigmoid,
+    "masked_fill.Scalar": lambda record, result, x, mask, value: _select(
+        record, result, mask, value, x
+    ),
+    "min.dim": _minimum,
+    "ne.Scalar": _comparison("Equal", negated=True),
+    "ones_like": _full_like(1),
+    "pow.Tensor_Scalar": _square,
+    "select.int": _index,
+    "softmax.int": lambda record, result, x, dim, *_: record.node("Softmax", x, axis=dim),
+    "square": _square,
+    "squeeze.dim": _axis("Squeeze"),
+    "unsqueeze": _axis("Unsqueeze"),
+    "view": _reshape,
+    "where.self": _select,
+    "where.ScalarOther": _select,
+    "where.ScalarSelf": _select,
+    "zeros_like": _full_like(0),
 }

@@ -95,12 +95,10 @@ class BetweenSamples(Result):
 
     @property
     def sentence(self) -> str:
-        """The coverage of the band."""
         return f"{self.inside:.0%} of the measurements of {SERIES} series lie in the 90 % band."
 
     @property
     def layout(self) -> Layout:
-        """The series over time."""
         hidden = {"mode": "markers", "marker": {"color": "#9aa4b5", "size": 4, "symbol": "circle"}}
         return Layout(
             "Between samples",
@@ -118,7 +116,6 @@ class BetweenSamples(Result):
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """The band with the mean."""
         return [
             style.band(self.times, self.low, self.high, "90 % band"),
             style.line(self.times, self.mean, "mean"),

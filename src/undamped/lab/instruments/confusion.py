@@ -82,7 +82,6 @@ class Confusion(Result):
 
     @property
     def sentence(self) -> str:
-        """Accuracy and balanced accuracy."""
         return (
             f"The accuracy on {int(self.counts.sum()):,} sequences of the test split is "
             f"{100 * self.accuracy:.1f} %, the balanced accuracy {100 * self.balanced:.1f} %."
@@ -104,7 +103,6 @@ class Confusion(Result):
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """One row for each class."""
         return [
             (
                 name,

@@ -55,7 +55,6 @@ class EncoderProbe(Result):
 
     @property
     def sentence(self) -> str:
-        """The accuracies."""
         scores = [
             f"{attribute} {100 * accuracy:.0f} % (chance level {100 * chance:.0f} %)"
             for attribute, accuracy, chance in zip(
@@ -66,7 +65,6 @@ class EncoderProbe(Result):
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """One row for each attribute."""
         return [
             (attribute, f"{100 * accuracy:.1f} %", f"{100 * chance:.1f} %")
             for attribute, accuracy, chance in zip(
@@ -76,7 +74,6 @@ class EncoderProbe(Result):
 
     @property
     def layout(self) -> Layout:
-        """Accuracy of every attribute."""
         return Layout(
             "Attributes in the code",
             f"attribute: {', '.join(f'{i} {a}' for i, a in enumerate(self.attributes))}",

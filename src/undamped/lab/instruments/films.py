@@ -44,12 +44,10 @@ class Films(Result):
 
     @classmethod
     def measure(cls, probe: Probe) -> Films:
-        """Measure the longest test split."""
         return films(probe.model, probe.task, name=probe.name)  # type: ignore[arg-type]
 
     @property
     def sentence(self) -> str:
-        """Errors of the observed frames, and at the end."""
         observed = self.errors[: self.num_observed].mean() / self.chance
         end = self.errors[-1] / self.chance
         return (
@@ -59,7 +57,6 @@ class Films(Result):
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """Errors at some times."""
         return [
             (f"{self.times[k]:.3g}", f"{self.errors[k]:.2g}", f"{self.errors[k] / self.chance:.0%}")
             for k in self._indices()

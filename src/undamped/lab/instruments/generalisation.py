@@ -65,7 +65,6 @@ class Generalisation(Result):
 
     @property
     def sentence(self) -> str:
-        """Both scores and the gap."""
         worst = self.parts[int(self.scores[:-1].argmin())]
         new = "new data" if worst == "test" else f"{worst} (new)"
         return (
@@ -75,7 +74,6 @@ class Generalisation(Result):
 
     @property
     def judgement(self) -> Judgement:
-        """Whether the rule was learned."""
         scores = f"{100 * self.familiar:.1f} % like training, {100 * self.new:.1f} % on new data"
         if self.familiar < self.chance + LEARNED * (1 - self.chance):
             return Judgement(f"it has not learned the task yet: {scores}")
@@ -87,7 +85,6 @@ class Generalisation(Result):
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """One row for each split."""
         return [
             (
                 "new objects or rules" if part == "test" else part,
@@ -99,7 +96,6 @@ class Generalisation(Result):
 
     @property
     def layout(self) -> Layout:
-        """Scores of all splits."""
         listed = ", ".join(f"{index} {part}" for index, part in enumerate(self.parts))
         return Layout(
             "Generalisation",

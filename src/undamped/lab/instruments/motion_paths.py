@@ -1,4 +1,4 @@
-"""Paths of bodies in the plane, true and learned."""
+"""Paths of bodies in the plane, and phase portraits, learned and true."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from undamped._base.registry import instruments
 from undamped.analysis.core import Layout, Style, Trace
 from undamped.analysis.core.figures import reference
 from undamped.lab.instruments.motion import Motion, MotionResult, follow, joined
+from undamped.lab.tasks.physics.scores import valid_time
 from undamped.lab.tasks.physics.system import Drawing, in_phase_plane
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
@@ -68,14 +69,12 @@ class MotionPaths(MotionResult):
 
     @property
     def sentence(self) -> str:
-        """The largest distance at the end."""
         worst = float(self.distance[-1].max())
         text = f"{worst:.2g}" if np.isfinite(worst) else "infinite, since the integration failed"
         return f"At time {self.times[-1]:g} the largest distance from the true bodies is {text}."
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """One row for each body."""
         middle = len(self.times) // 2
         return [
             (str(k + 1), f"{self.distance[middle, k]:.2g}", f"{self.distance[-1, k]:.2g}")
@@ -139,3 +138,113 @@ def _rods(bodies: np.ndarray, rods: Rods) -> tuple[list[Any], list[Any]]:
         x += [*points[list(pair), 0].tolist(), None]
         y += [*points[list(pair), 1].tolist(), None]
     return x, y
+
+
+@instruments.register("motion_portrait")
+@dataclass(frozen=True)
+class MotionPortrait(MotionResult):
+    """A position and its momentum or velocity along some trajectories, learned and true.
+
+    `learned` and `true` hold the two coordinates, (times, trajectories, 2), whose names are
+    `coordinates`; `errors` relative errors of whole states (times, trajectories).
+    """
+
+    coordinates: tuple[str, str]
+    times: np.ndarray
+    true: np.ndarray
+    learned: np.ndarray
+    errors: np.ndarray
+    valid: float
+    name: str = ""
+
+    question = "Does the learned flow follow the true one?"
+    page_order = 10
+    columns = ("over time", "relative error", "valid until", "of")
+
+    @classmethod
+    def of(cls, motion: Motion, name: str, dof: int = 0) -> Self:
+        """Return the portrait of one degree of freedom of a motion."""
+        count = len(motion.space.indices("momentum", "velocity"))
+        if not 0 <= dof < count:
+            raise OptionError(f"dof must be from 0 to {count - 1}, got {dof}.")
+        position, partner = motion.pair(dof)
+        names = motion.space.names
+        cosine = motion.space.kinds[position] == "cosine"
+        planes = [
+            _plane(states, motion, position, partner) for states in (motion.true, motion.learned)
+        ]
+        errors = motion.errors
+        times = motion.times[1:].unsqueeze(1).expand(-1, errors.shape[1])
+        return cls(
+            ("angle" if cosine else names[position], names[partner]),
+            motion.times.numpy(),
+            *planes,
+            errors=errors.numpy(),
+            valid=valid_time(errors[1:], times).mean().item(),
+            name=name,
+        )
+
+    @property
+    def sentence(self) -> str:
+        error = np.exp(np.log(self.errors[1:]).mean())
+        return (
+            f"Relative error {error:.2g} over a time of {self.times[-1]:g} (geometric mean); "
+            f"the error is below 10 % until time {self.valid:.3g} on average."
+        )
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The error of the first half of the time, and of all of it."""
+        rows = []
+        for stop in (len(self.times) // 2, len(self.times)):
+            error = np.exp(np.log(self.errors[1:stop]).mean()) if stop > 1 else 0.0
+            end = f"{self.times[max(1, stop) - 1]:g}"
+            rows.append((end, f"{error:.2g}", f"{self.valid:.3g}", f"{self.times[-1]:g}"))
+        return rows
+
+    @property
+    def layout(self) -> Layout:
+        """Momentum or velocity over position."""
+        across, up = self.coordinates
+        return Layout(
+            "Phase portrait",
+            across,
+            up,
+            "Grey: the true motion from the same initial states; the learned one should lie on it.",
+            background=(reference(*joined(self.true), "true motion"),),
+        )
+
+    def traces(self, style: Style) -> list[Trace]:
+        """All learned trajectories as one line with gaps; for a single model also their starts."""
+        x, y = joined(self.learned)
+        line = style.line(x, y, "learned motion", line={"width": 1.5})
+        if not style.single:
+            return [line]
+        first = self.learned[0]
+        return [line, style.points(first[:, 0], first[:, 1], "starts", color=1)]
+
+
+def motion_portrait(
+    model: StateModel, task: Task, *, dof: int = 0, count: int = 6, name: str = ""
+) -> MotionPortrait:
+    """Return the learned and true motion in the plane of a position and its momentum or velocity.
+
+    Args:
+        model: A model of a dynamical system.
+        task: Its task, whose longest test split has the true motion.
+        dof: Index of the degree of freedom.
+        count: Number of trajectories.
+        name: Name of the model in figures.
+
+    Example:
+        >>> motion_portrait(model, task).plot()
+    """
+    return MotionPortrait.of(follow(model, task, count), name, dof)
+
+
+def _plane(states: Tensor, motion: Motion, position: int, partner: int) -> np.ndarray:
+    values = states[..., position]
+    if motion.space.kinds[position] == "cosine":
+        index = motion.space.indices("cosine").index(position)
+        values = torch.atan2(states[..., motion.space.indices("sine")[index]], values)
+    return torch.stack((values, states[..., partner]), dim=-1).numpy()

@@ -44,7 +44,6 @@ class MotionVolume(MotionResult):
 
     @classmethod
     def of(cls, motion: Motion, name: str) -> Self:
-        """Measure the volume of two initial states of a motion."""
         indices = torch.linspace(0, len(motion.times) - 1, MOMENTS + 1).round().long().unique()
         when = motion.times[indices[1:]]
         starts = motion.true[0, :STARTS]
@@ -63,7 +62,6 @@ class MotionVolume(MotionResult):
 
     @property
     def sentence(self) -> str:
-        """The largest difference."""
         than = "a preserved one" if self.true is None else "the true one"
         worst = float(np.nanmax(self.difference)) if np.isfinite(self.difference).any() else np.nan
         factor = f"{100 * np.expm1(worst):.2g} %" if worst < 5 else f"a factor of e^{worst:.0f}"
@@ -80,7 +78,6 @@ class MotionVolume(MotionResult):
 
     @property
     def layout(self) -> Layout:
-        """The logarithm over time."""
         expected = np.zeros(len(self.times)) if self.true is None else self.true[:, 0]
         return Layout(
             "Phase volume along the learned motion",

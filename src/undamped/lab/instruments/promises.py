@@ -46,13 +46,11 @@ class PromiseMeasurements(Result):
 
     @property
     def sentence(self) -> str:
-        """How many promises hold."""
         holding = sum(measurement.holds for measurement in self.measurements)
         return f"{holding} of {len(self.measurements)} promises hold."
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """Each promise with its measurement."""
         return [
             (
                 measurement.promise.claim,

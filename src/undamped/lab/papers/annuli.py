@@ -19,7 +19,7 @@ from undamped._base.registry import models
 from undamped.lab.papers.runs import experiment, unique
 from undamped.lab.report.charts import label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
-from undamped.lab.tasks.continuous_data import annuli
+from undamped.lab.tasks.points import annuli
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "NODE": ("node", {}),

@@ -14,7 +14,7 @@ from undamped._base.options import PositiveFloat
 from undamped.lab.papers.runs import experiment
 from undamped.lab.report.charts import label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
-from undamped.lab.tasks.continuous_data import density
+from undamped.lab.tasks.points import density
 from undamped.ode.fields.perceptron import ConcatSquashField
 from undamped.ode.flows.continuous_flow import ContinuousFlow
 

@@ -24,11 +24,7 @@ from undamped.lab.report.table import Report, Table
 from undamped.lab.training import fit
 
 FORCES = (0.9, 8.0)
-PAPER = {
-    "lstm": (2.0e-2, 6.8e-2),
-    "cornn": (2.0e-2, 9.8e-2),
-    "unicornn": (2.2e-2, 3.1e-1),
-}
+PAPER = {"lstm": (2.0e-2, 6.8e-2), "cornn": (2.0e-2, 9.8e-2), "unicornn": (2.2e-2, 3.1e-1)}
 """Table 7 of the UnICORNN paper: NRMSE at F = 0.9 and F = 8."""
 WINDOW = 100
 """Steps between updates while a trajectory is read; the state is carried over."""

@@ -107,9 +107,8 @@ def run(
         J. Schulman, F. Wolski, P. Dhariwal, A. Radford, O. Klimov. Proximal policy optimization
         algorithms. 2017.
     """
-    from undamped.lab.papers.reinforcement.environments import Environments
-    from undamped.lab.papers.reinforcement.ppo import PPO
-    from undamped.lab.papers.reinforcement.training import Plan, play, train
+    from undamped.lab.papers.reinforcement.rollout import Environments
+    from undamped.lab.papers.reinforcement.training import PPO, Plan, play, train
 
     environments = [environment, *([LARGER[environment]] if environment in LARGER else [])]
     for name in environments:

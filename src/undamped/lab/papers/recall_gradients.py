@@ -124,10 +124,7 @@ def add_gradients_and_memory(
     return replace(
         report,
         tables=[*report.tables, Table(header, rows, title)],
-        plots={
-            **report.plots,
-            "gradients-and-memory": lambda: _figure(gradients, lengths, peaks),
-        },
+        plots={**report.plots, "gradients-and-memory": lambda: _figure(gradients, lengths, peaks)},
         numbers={**report.numbers, "gradients_and_memory": measured},
     )
 

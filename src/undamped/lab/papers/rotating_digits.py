@@ -20,8 +20,7 @@ from undamped._base.registry import models
 from undamped.lab.papers.runs import SeedOptions, experiment, fit_once, prefixed
 from undamped.lab.report.charts import panels
 from undamped.lab.report.table import Report, Table
-from undamped.lab.tasks.irregular.curves import Query
-from undamped.lab.tasks.irregular.rotating_digits import SIDE, RotatingDigits
+from undamped.lab.tasks.irregular.curves import SIDE, Query, RotatingDigits
 
 OPTIONS = {"decoder_size": 128, "noise": 0.1}
 """Of all models. The noise is fixed: learned, it would vanish for pixels that are always black."""

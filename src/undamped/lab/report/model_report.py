@@ -1,4 +1,4 @@
-"""The contents of a page about one model, as plain records."""
+"""The contents of a page about models as plain records: settings, scores, curves and figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from undamped.analysis.core import Result
+from undamped._base.registry import instruments
+from undamped.analysis.core import Layout, Result, Style, Trace
+
+CURVES = 20
+"""Position of the training curves among the instruments."""
 
 
 @dataclass(frozen=True)
@@ -128,3 +132,73 @@ class ModelReport:
             **{name: result.to_dict() for name, result in self.results.items()},
             "left_out": dict(self.left_out),
         }
+
+
+def plots(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
+    """Return all plots with data, in the order of the page."""
+    figures = [
+        (instruments[name].page_order, figure)
+        for name in in_order(reports)
+        if (figure := _instrument(name, reports)) is not None
+    ]
+    figures += [(CURVES, figure) for figure in _curves(reports)]
+    return [figure for _, figure in sorted(figures, key=lambda pair: pair[0])]
+
+
+def in_order(reports: Sequence[ModelReport]) -> list[str]:
+    """Return the names of the instruments with results, in the order of the page."""
+    names = dict.fromkeys(name for report in reports for name in report.results)
+    return sorted(names, key=lambda name: instruments[name].page_order)
+
+
+def _instrument(name: str, reports: Sequence[ModelReport]) -> dict[str, Any] | None:
+    results = [(i, r, r.results[name]) for i, r in enumerate(reports) if name in r.results]
+    traces = [t for i, report, result in results for t in result.traces(Style(i, report.name))]
+    if not traces:
+        return None
+    return _plot(name, results[0][2].layout, traces)
+
+
+def _curves(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
+    """Return a plot of every validation metric; that of the loss contains the training loss."""
+    figures = []
+    if all(len(report.curve) < 2 for report in reports):
+        return figures  # fitted in closed form: there is no curve
+    names = dict.fromkeys(name for report in reports for row in report.curve for name in row)
+    for index, column in enumerate(name for name in names if name.startswith("valid_")):
+        traces = _curve(reports, column)
+        loss = column == "valid_loss"
+        if loss:
+            traces += _curve(reports, "train_loss", faint=True)
+        metric = column.removeprefix("valid_").replace("_", " ")
+        caption = "Dotted: on the training batches." if loss else "On the validation split."
+        layout = Layout(f"Training: {metric}", "step", metric, caption, log_y=loss)
+        figures.append(_plot(f"curve-{index}", layout, traces))
+    return figures
+
+
+def _curve(reports: Sequence[ModelReport], column: str, faint: bool = False) -> list[Trace]:
+    traces = []
+    for index, report in enumerate(reports):
+        rows = [row for row in report.curve if column in row and "step" in row]
+        if not rows:
+            continue
+        style = Style(index, f"{report.name}, {column.replace('_', ' ')}")
+        more: dict[str, Any] = {}
+        if faint:
+            more = {"line": {"dash": "dot", "width": 1}, "opacity": 0.7}
+        if len(rows) == 1:
+            more["mode"] = "markers"
+        steps, values = [int(row["step"]) for row in rows], [row[column] for row in rows]
+        traces.append(style.line(steps, values, column, **more))
+    return traces
+
+
+def _plot(key: str, layout: Layout, traces: list[Trace]) -> dict[str, Any]:
+    return {
+        "key": key,
+        "title": layout.title,
+        "caption": layout.caption,
+        "traces": [*layout.background, *traces],
+        "layout": layout.axes(traces),
+    }

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -18,11 +18,213 @@ from typing import Any
 
 from undamped._base.errors import OptionError
 from undamped.analysis.core.figures import line_style
+from undamped.analysis.gradient_flow import GradientFlow
 from undamped.lab.files import write_text
-from undamped.lab.report import tables
-from undamped.lab.report.model_report import ModelReport
-from undamped.lab.report.plots import in_order, plots
+from undamped.lab.report.model_report import ModelReport, in_order, plots
 from undamped.version import __version__
+
+Row = Sequence[str]
+
+
+def text(value: object) -> str:
+    """Return a value as escaped text."""
+    return html.escape(str(value))
+
+
+def verdicts(reports: Sequence[ModelReport]) -> str:
+    """Return the verdicts of all models, with a headline and remedies."""
+    first = f'<p class="headline">{text(headline(reports))}</p>'
+    symbols = {"good": "✓", "bad": "✗", "neutral": "•"}
+    items = "".join(
+        f'<li class="{r.tone}" data-model="{i}"><span class="mark" aria-hidden="true">'
+        f"{symbols[r.tone]}</span> <b>{text(r.name)}</b>: {text(r.verdict)}."
+        f"{''.join(' ' + text(sentence) for sentence in r.findings)}{_notes(r)}{_remedies(r)}</li>"
+        for i, r in enumerate(reports)
+    )
+    return (
+        f'<section id="verdict" aria-labelledby="h-verdict"><h2 id="h-verdict">Verdict</h2>'
+        f'{first}<ul class="verdicts">{items}</ul></section>'
+    )
+
+
+def headline(reports: Sequence[ModelReport]) -> str:
+    """Return one sentence that compares scores or gradients, or else the first sentence."""
+    scored = [report for report in reports if report.score is not None]
+    if scored:
+        return _compare_scores(scored)
+    flows = [
+        (report, flow)
+        for report in reports
+        if isinstance(flow := report.results.get("gradient_flow"), GradientFlow)
+    ]
+    if len(flows) > 1:
+        return _compare_gradients(flows)
+    judged = [report for report, _ in flows] or [report for report in reports if report.verdict]
+    if judged:
+        return _verdicts(judged)
+    sentences = (f"{r.name}: {result.sentence}" for r in reports for result in r.results.values())
+    return next(sentences, "Nothing was measured.")
+
+
+def _verdicts(reports: Sequence[ModelReport]) -> str:
+    return "; ".join(f"{report.name}: {report.verdict}" for report in reports) + "."
+
+
+def _compare_gradients(flows: list[tuple[ModelReport, GradientFlow]]) -> str:
+    """Return how far the gradients of the best models reach."""
+    # Exploding gradients reach all steps but are useless, so they come last.
+    flows.sort(key=lambda pair: (pair[1].verdict == "explode", -pair[1].horizon / pair[1].length))
+    (first, best), *rest = flows
+    return _listed(
+        f"{first.name}: gradients reach {best.horizon} of {best.length} steps",
+        [
+            f"{r.name} {'explodes' if flow.verdict == 'explode' else f'reaches {flow.horizon}'}"
+            for r, flow in rest
+        ],
+    )
+
+
+def _compare_scores(reports: Sequence[ModelReport]) -> str:
+    """Return the best score, the other scores, and the naive baseline; verdicts if they differ."""
+    scores = [(report.name, report.score) for report in reports if report.score is not None]
+    if len(scores) == 1 or len({(score.metric, score.split) for _, score in scores}) > 1:
+        return _verdicts(reports)
+    higher, chance = scores[0][1].higher_is_better, scores[0][1].chance
+    (first, best), *rest = sorted(scores, key=lambda pair: pair[1].value, reverse=higher)
+    return _listed(
+        f"{first}: {best.split} {best.metric.replace('_', ' ')} {best.text}",
+        [f"{name} {score.text}" for name, score in rest],
+        *([] if chance is None else [f"naive baseline {best.format(chance)}"]),
+    )
+
+
+def _listed(first: str, rest: Sequence[str], *last: str) -> str:
+    """Return clauses as a sentence, with at most four of the rest."""
+    more = [f"{len(rest) - 4} more below"] if len(rest) > 4 else []
+    return "; ".join([first, *rest[:4], *more, *last]) + "."
+
+
+def _notes(report: ModelReport) -> str:
+    if not report.notes:
+        return ""
+    symbols = {"good": "✓", "bad": "✗", "neutral": "!"}
+    items = "".join(
+        f'<li class="{note.tone}"><span class="mark" aria-hidden="true">'
+        f"{symbols[note.tone]}</span> "
+        f"{text(note.text[:1].upper() + note.text[1:])}.</li>"
+        for note in report.notes
+    )
+    return f'<ul class="notes">{items}</ul>'
+
+
+def _remedies(report: ModelReport) -> str:
+    if not report.remedies:
+        return ""
+    items = "".join(
+        f"<li>{text(r.advice)}"
+        + (f": <code>{text(r.command or r.model)}</code>" if r.command or r.model else ".")
+        + "</li>"
+        for r in report.remedies
+    )
+    return f'<ul class="remedies">{items}</ul>'
+
+
+def table(heading: Row, rows: Iterable[tuple[int, Row]]) -> str:
+    """Return a table; each row has the index of its model, so that it can be hidden."""
+    head = "".join(f'<th scope="col">{text(h)}</th>' for h in heading)
+    body = "".join(
+        f'<tr data-model="{model}">'
+        + "".join(
+            f'<th scope="row">{text(c)}</th>' if i == 0 else f"<td>{text(c)}</td>"
+            for i, c in enumerate(row)
+        )
+        + "</tr>"
+        for model, row in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def instrument(name: str, reports: Sequence[ModelReport]) -> str:
+    """Return the table of an instrument, with one or several rows for each model."""
+    results = [(i, r, r.results[name]) for i, r in enumerate(reports) if name in r.results]
+    rows = [(i, (report.name, *row)) for i, report, result in results for row in result.rows]
+    if not rows:
+        return ""
+    first = results[0][2]
+    title = f"{first.layout.title}, in numbers"
+    return _titled(f"table-{name}", title, table(("model", *first.columns), rows))
+
+
+def candidates(reports: Sequence[ModelReport]) -> str:
+    """Return the table of the models that were compared before one was chosen."""
+    formats = {"score": ".4g", "draws": "", "valid": ".4g", "parameters": ",", "seconds": ".1f"}
+    rows = []
+    for index, report in enumerate(reports):
+        for entry in report.candidates:
+            scored = "score" in entry
+            cells = [format(entry[key], form) if scored else "–" for key, form in formats.items()]
+            rows.append((index, (str(entry["model"]), *cells, str(entry.get("why_not", "")))))
+    if not rows:
+        return ""
+    heading = (
+        *("model", "mean validation score", "validation splits", "first validation score"),
+        *("parameters", "seconds", "reason if left out"),
+    )
+    return _titled("tried", "Models compared", table(heading, rows))
+
+
+def left_out(reports: Sequence[ModelReport]) -> str:
+    """Return the instruments that do not apply to a model, with reasons, folded."""
+    rows = [
+        (index, (report.name, name.replace("_", " "), why))
+        for index, report in enumerate(reports)
+        for name, why in report.left_out.items()
+    ]
+    if not rows:
+        return ""
+    inner = table(("model", "instrument", "reason"), rows)
+    return f"<details><summary>Not measured: {len(rows)}</summary>{inner}</details>"
+
+
+def settings(reports: Sequence[ModelReport]) -> str:
+    """Return settings, versions and the command of every model, folded."""
+    parts = []
+    for index, report in enumerate(reports):
+        lines = [
+            *(("setting", name, value) for name, value in _flat(report.options)),
+            *(("version", name, value) for name, value in report.versions.items()),
+        ]
+        command = f"<p>Command: <code>{text(report.command)}</code></p>" if report.command else ""
+        path = f"<p>Run: <code>{text(report.path)}</code></p>" if report.path else ""
+        rows = [(index, (kind, name, str(value))) for kind, name, value in lines]
+        inner = table(("", "name", "value"), rows) if rows else ""
+        if command or path or inner:
+            parts.append(
+                f'<details data-model="{index}"><summary>{text(report.name)}</summary>'
+                f"{command}{path}{inner}</details>"
+            )
+    if not parts:
+        return ""
+    return _titled("settings", "Settings, versions, command", "".join(parts))
+
+
+def _flat(options: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    flat = []
+    for name, value in options.items():
+        if isinstance(value, dict):
+            flat += _flat(value, f"{prefix}{name}.")
+        else:
+            flat.append((f"{prefix}{name}", value))
+    return flat
+
+
+def _titled(key: str, title: str, inner: str) -> str:
+    return (
+        f'<section aria-labelledby="h-{key}"><h2 id="h-{key}">{text(title)}</h2>{inner}</section>'
+    )
 
 
 def write(path: str | Path, reports: Sequence[ModelReport], *, title: str = "") -> Path:
@@ -56,12 +258,12 @@ def page(reports: Sequence[ModelReport], *, title: str = "") -> str:
     body = "".join(
         [
             _header(heading, reports),
-            tables.verdicts(reports),
-            tables.candidates(reports),
+            verdicts(reports),
+            candidates(reports),
             *(section(plot) for plot in figures),
-            *(tables.instrument(name, reports) for name in in_order(reports)),
-            tables.left_out(reports),
-            tables.settings(reports),
+            *(instrument(name, reports) for name in in_order(reports)),
+            left_out(reports),
+            settings(reports),
         ]
     )
     return document(heading, body, {"plots": figures, "models": len(reports)})

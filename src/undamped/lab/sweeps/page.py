@@ -12,7 +12,7 @@ from undamped.analysis.core.figures import PALETTE
 from undamped.lab.files import write_text
 from undamped.lab.report.page import document, section
 from undamped.lab.sweeps.folder import SweepFolder
-from undamped.lab.sweeps.space import Range, read_space
+from undamped.lab.sweeps.plan import Range, read_space
 from undamped.lab.sweeps.trials import Trial, best_of, in_order
 
 ROWS = 50

@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING, Any
 from undamped._base.errors import OptionError, UndampedError
 from undamped._base.options import check
 from undamped._base.registry import tasks
-from undamped.lab.sweeps.folder import SweepFolder
-from undamped.lab.sweeps.plan import grid_size, pruner_for, sampler_for
-from undamped.lab.sweeps.space import distributions
-from undamped.lab.sweeps.storage import STUDY, database_errors, file_lock, open_storage
+from undamped.lab.sweeps.folder import STUDY, SweepFolder, database_errors, file_lock, open_storage
+from undamped.lab.sweeps.plan import distributions, grid_size, pruner_for, sampler_for
 from undamped.lab.sweeps.trials import (
     ERROR,
     MACHINE,

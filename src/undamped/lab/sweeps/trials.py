@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from undamped.lab.files import write_text
@@ -44,10 +44,6 @@ class Trial:
     seconds: float | None
     run: str | None
     error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields for JSON."""
-        return asdict(self)
 
 
 def trials_of(folder: SweepFolder, study: Study) -> list[Trial]:

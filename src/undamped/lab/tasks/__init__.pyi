@@ -30,6 +30,7 @@ from undamped.lab.tasks.irregular.rotating_digits import RotatingDigits as Rotat
 from undamped.lab.tasks.irregular.sporadic import Brusselator as Brusselator
 from undamped.lab.tasks.irregular.sporadic import DoubleOU as DoubleOU
 from undamped.lab.tasks.lorenz96 import Lorenz96 as Lorenz96
+from undamped.lab.tasks.noise_padded import LastDigit as LastDigit
 from undamped.lab.tasks.noise_padded import NoisePaddedCIFAR10 as NoisePaddedCIFAR10
 from undamped.lab.tasks.noise_padded import NoisePaddedDigits as NoisePaddedDigits
 from undamped.lab.tasks.physics.bodies import ThreeBody as ThreeBody

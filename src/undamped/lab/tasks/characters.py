@@ -116,7 +116,6 @@ class Characters(Task):
         return Batch(text[position], text[position + 1])
 
     def count(self, split: Split, size: int) -> int | None:
-        """Return the number of batches of one pass over the text."""
         return max(1, math.ceil(self._streams(split, size)[1] / self.length))
 
     @property
@@ -186,5 +185,4 @@ class PennTreebank(Characters):
 
     @cached_property
     def splits(self) -> dict[Split, Tensor]:
-        """The indices of the characters of each split."""
         return {split: self._encode_all(self._texts[split]) for split in SPLITS}

@@ -1,4 +1,4 @@
-"""Recall tasks: copy (Hochreiter and Schmidhuber, 1997), its transfer to other delays, denoise."""
+"""Tasks of long memory: adding, copy, its transfer to other delays, denoise, first cue."""
 
 from __future__ import annotations
 
@@ -11,15 +11,77 @@ import torch
 from torch import Tensor
 
 from undamped._base.checked import checked
-from undamped._base.options import Default, NonNegativeInt, PositiveInt
+from undamped._base.options import Default, NonNegativeFloat, NonNegativeInt, PositiveInt, Range
 from undamped._base.registry import tasks
-from undamped.lab.tasks.task import Batch, Chance, GeneratedTask, Task
+from undamped.lab.tasks.task import Batch, Chance, GeneratedTask, Split, Task
 
-Convention = Literal["after-marker", "at-marker"]
-Encoding = Literal["one-hot", "number"]
+LONGER = {"steps": 10_000, "batch_size": 50, "schedule": "cosine"}
 
 BLANK, MARKER, SYMBOLS, RECALLED = 0, 9, 8, 10
 DENOISE_MARKER = 10
+
+
+@tasks.register("adding")
+class Adding(GeneratedTask):
+    """Add the two marked numbers of a long sequence.
+
+    Each step has a number from [0, 1) and a mark. One mark is in the first half, one in the second;
+    the target after the last step is the sum of the two marked numbers. The constant prediction 1
+    has a mean squared error of 1/6.
+
+    Args:
+        length: Steps of a sequence.
+        seed: Seed of the data.
+
+    Reference:
+        S. Hochreiter, J. Schmidhuber. Long short-term memory. Neural Computation 9, 1997.
+    """
+
+    # Learning rates and constants of lem and cornn are those of their authors' programs; the
+    # schedule is not.
+    recipes: ClassVar = {
+        "*": {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}},
+        "lem": {"model": {"dt": 0.0242}, "train": {**LONGER, "learning_rate": 0.0026}},
+        "cornn": {
+            "model": {"dt": 0.06, "gamma": 66.0, "epsilon": 15.0},
+            "train": {**LONGER, "learning_rate": 0.02},
+        },
+    }
+
+    input_size = 2
+    output_size = 1
+    answer = "number"
+    metric = "mse"
+    higher_is_better = False
+
+    def __init__(
+        self, length: Annotated[int, Range(low=2)] = 200, *, seed: NonNegativeInt = 0
+    ) -> None:
+        super().__init__(seed)
+        self.length = length
+
+    @property
+    def chance(self) -> Chance:
+        """The variance of a sum of two uniform numbers."""
+        return Chance(loss=1 / 6, metric=1 / 6, rule="always one")
+
+    def harder(self) -> dict[str, Any]:
+        """Return longer sequences."""
+        return {"length": max(1000, 2 * self.length)}
+
+    def draw(self, size: int, generator: torch.Generator) -> Batch:
+        half = self.length // 2
+        numbers = torch.rand(self.length, size, generator=generator)
+        first = torch.randint(0, half, (1, size), generator=generator)
+        second = torch.randint(half, self.length, (1, size), generator=generator)
+        marks = torch.zeros(self.length, size)
+        marks.scatter_(0, torch.cat([first, second]), 1.0)
+        target = (numbers * marks).sum(0).unsqueeze(-1)
+        return Batch(torch.stack([numbers, marks], dim=-1), target)
+
+
+Convention = Literal["after-marker", "at-marker"]
+Encoding = Literal["one-hot", "number"]
 
 
 class CopyOptions(TypedDict, total=False):
@@ -77,7 +139,6 @@ class RecallTask(GeneratedTask):
         """Return the inputs of some symbols (10, size)."""
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Draw `size` sequences."""
         symbols = torch.randint(1, SYMBOLS + 1, (RECALLED, size), generator=generator)
         targets = torch.full((self.length, size), BLANK)
         targets[-RECALLED:] = symbols
@@ -156,7 +217,6 @@ class TransferCopy(Copy):
         self.test_delays = tuple(test_delays)
 
     def test_tasks(self) -> dict[str, Task]:
-        """Return the copy task at each delay."""
         return {
             f"delay {delay}": Copy(
                 delay, convention=self.convention, encoding=self.encoding, seed=self.seed
@@ -198,3 +258,78 @@ class Denoise(RecallTask):
         inputs[:noisy].scatter_(0, steps, symbols)
         inputs[noisy] = DENOISE_MARKER
         return inputs
+
+
+@tasks.register("first-cue")
+class FirstCue(GeneratedTask):
+    """Classify the direction of the first of several bursts, ten thousand steps ago.
+
+    A recording is noise with bursts, half of them upwards and half of them downwards. The first one
+    begins in the first fiftieth; the others are in the last four fifths. Number, height and
+    duration of the bursts of each direction are the same in both classes, so that no statistic
+    without regard to order is informative: only the order is.
+
+    Args:
+        length: Steps of a recording.
+        bursts: The number of bursts; an odd number is increased by one.
+        noise: Standard deviation of the noise; a burst has height one.
+        seed: Seed of the data.
+
+    Reference:
+        Y. Bengio, P. Simard, P. Frasconi. Learning long-term dependencies with gradient descent is
+        difficult. IEEE Transactions on Neural Networks 5, 1994: the latching problem.
+    """
+
+    recipes: ClassVar = {
+        "*": {
+            "model": {"hidden_size": 32},
+            "train": {"steps": 300, "batch_size": 16, "learning_rate": 0.005, "clip": 1.0},
+        },
+        "unicornn": {"model": {"readout": "mean"}},
+        "linoss": {"model": {"readout": "mean"}},
+    }
+    held_out: ClassVar[dict[Split, int]] = {"valid": 128, "test": 512}
+
+    input_size = 1
+    output_size = 2
+    answer_names = ("down", "up")
+
+    def __init__(
+        self,
+        length: Annotated[int, Range(low=100)] = 10_000,
+        *,
+        bursts: Annotated[int, Range(low=2)] = 4,
+        noise: NonNegativeFloat = 0.1,
+        seed: NonNegativeInt = 0,
+    ) -> None:
+        super().__init__(seed)
+        self.length, self.bursts, self.noise = length, bursts + bursts % 2, noise
+
+    @property
+    def chance(self) -> Chance:
+        """Both classes are equally likely."""
+        return Chance(loss=math.log(2), metric=0.5, rule="either class")
+
+    def harder(self) -> dict[str, Any]:
+        """Return more irrelevant bursts."""
+        return {"bursts": 2 * self.bursts}
+
+    def draw(self, size: int, generator: torch.Generator) -> Batch:
+        steps, others = self.length, self.bursts - 1
+        duration = max(1, steps // 100)
+        first = torch.randint(0, max(1, steps // 50), (1, size), generator=generator)
+        # Each of the others has its own segment, so that bursts do not overlap.
+        segment = (steps - steps // 5) // others
+        offsets = torch.rand(others, size, generator=generator) * max(1, segment - duration)
+        begins = steps // 5 + segment * torch.arange(others).unsqueeze(1) + offsets.long()
+        targets = torch.randint(0, 2, (size,), generator=generator)
+        sign = 2.0 * targets - 1
+        same = torch.arange(others).unsqueeze(1) < others // 2
+        order = torch.rand(others, size, generator=generator).argsort(0)
+        signs = torch.where(same, sign, -sign).gather(0, order)
+        inputs = self.noise * torch.randn(steps, size, generator=generator)
+        span = torch.arange(duration).view(-1, 1, 1)
+        index = (torch.cat([first, begins]) + span).clamp_max(steps - 1).flatten(0, 1)
+        height = torch.cat([sign.unsqueeze(0), signs]).expand(duration, -1, -1).flatten(0, 1)
+        inputs.scatter_add_(0, index, height)
+        return Batch(inputs.unsqueeze(-1), targets)

@@ -71,7 +71,6 @@ class LabelledImages(LabelledTask):
         """Return images in the layout in which they are stored."""
 
     def load(self) -> dict[Split, tuple[Tensor, Tensor]]:
-        """Return bytes and classes of each split."""
         images = self.read()
         total = len(images.train)
         if self.validation >= total:
@@ -228,7 +227,6 @@ class SequentialMNIST(LabelledImages):
         return pixel_order(self.permutation, pixels) if self.permuted else torch.arange(pixels)
 
     def arrange(self, images: np.ndarray) -> np.ndarray:
-        """Return images as (images, pixels)."""
         return images.reshape(len(images), -1)
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:

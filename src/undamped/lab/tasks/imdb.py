@@ -84,7 +84,11 @@ class IMDB(ArrayTask):
         self.has_test = "test" in halves
         fractions = FRACTIONS if self.has_test else FRACTIONS_WITHOUT_TEST
         indices = divide_reviews(halves["train"], fractions, self.split_seed)
-        splits = {name: _select(halves["train"], index) for name, index in indices.items()}
+        texts, labels = halves["train"].texts, halves["train"].labels
+        splits = {
+            name: Reviews([texts[position] for position in index], labels[index])
+            for name, index in indices.items()
+        }
         if self.has_test:
             splits["test"] = halves["test"]
         return {
@@ -137,7 +141,6 @@ class IMDB(ArrayTask):
         return Chance(loss=math.log(2), metric=accuracy, rule="always the commoner class")
 
     def sequences(self, split: Split) -> int:
-        """Return the number of reviews of a split."""
         return len(self._data[split][1])
 
     def order(self, epoch: int, size: int) -> Tensor:
@@ -146,7 +149,6 @@ class IMDB(ArrayTask):
         return self.order_by_length(epoch, size, lengths)
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return reviews, padded to the longest of them."""
         reviews, labels = self._data[split]
         batch = [reviews[position] for position in index.tolist()]
         lengths = torch.tensor([len(review) for review in batch])
@@ -167,9 +169,4 @@ class IMDB(ArrayTask):
         return [f"IMDB reviews: {sizes}.", half, vectors]
 
     def record(self) -> dict[str, Any]:
-        """Return the notes for run.json."""
         return {"data": self.notes()}
-
-
-def _select(reviews: Reviews, index: np.ndarray) -> Reviews:
-    return Reviews([reviews.texts[position] for position in index], reviews.labels[index])

@@ -92,7 +92,6 @@ class Lorenz96(ArrayTask):
         return Chance(loss=loss, metric=error, rule="always the mean state")
 
     def sequences(self, split: Split) -> int:
-        """Return the number of trajectories of a split."""
         return SEQUENCES
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:

@@ -13,7 +13,7 @@ from torch import Tensor
 from undamped._base.errors import DataError, OptionError
 from undamped._base.options import Fraction, NonNegativeInt
 from undamped._base.registry import tasks
-from undamped.lab.data.images.sequences import ImageSequences, read_image_sequences
+from undamped.lab.data.images import ImageSequences, read_image_sequences
 from undamped.lab.data.recordings.splits import DEFAULT_FRACTIONS, PARTS, deal
 from undamped.lab.tasks.task import ArrayTask, Batch, Chance, Split
 
@@ -75,7 +75,6 @@ class PictureSequences(ArrayTask):
         return Chance(loss, frequencies.max().item(), "always the commonest class")
 
     def sequences(self, split: Split) -> int:
-        """Return the number of sequences of a split."""
         return len(self.splits[split])
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
@@ -85,7 +84,6 @@ class PictureSequences(ArrayTask):
         return Batch(images, self._labels[sequences], distinct=self._images)
 
     def record(self) -> dict[str, Any]:
-        """Return the names of the classes for run.json."""
         return {"answer_names": list(self.answer_names)}
 
     def notes(self) -> list[str]:

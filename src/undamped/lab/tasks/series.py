@@ -29,7 +29,9 @@ from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series_defaults import suggest
 from undamped.lab.tasks.series_forecast import check_varies, forecast_contract
 from undamped.lab.tasks.series_scores import (
+    IN_MEMORY,
     NO_ANSWER,
+    SeriesTensors,
     alarm_target,
     balanced_weights,
     median_prediction,
@@ -37,7 +39,6 @@ from undamped.lab.tasks.series_scores import (
     series_chance,
 )
 from undamped.lab.tasks.series_split import SeriesSplit, resplit, split_windows
-from undamped.lab.tasks.series_tensors import IN_MEMORY, SeriesTensors
 from undamped.lab.tasks.series_windows import Windows, cut
 from undamped.lab.tasks.task import ArrayTask, Batch, Chance, Clock, Settings, Split, TaskShape
 
@@ -123,7 +124,6 @@ class SeriesTask(ArrayTask):
 
     @property
     def task_shape(self) -> TaskShape:
-        """The sizes, kinds and fields that a model is built for."""
         return replace(
             super().task_shape,
             horizon=self._steps_ahead,
@@ -152,7 +152,6 @@ class SeriesTask(ArrayTask):
         ]
 
     def record(self) -> dict[str, Any]:
-        """Return preparation, split and notes for run.json."""
         return {
             "preparation": self.preparation.to_dict(),
             "split": self.split_record,
@@ -162,7 +161,6 @@ class SeriesTask(ArrayTask):
         }
 
     def describe(self) -> str:
-        """Return the question in one line."""
         questions = {
             "classification": f"classify series into {self.output_size} classes",
             "regression": "predict a number per series",
@@ -211,7 +209,6 @@ class SeriesTask(ArrayTask):
         return self.order_by_length(epoch, size, torch.from_numpy(lengths))
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return prepared series, padded to the longest."""
         indices = self._indices(split)[index.numpy()]
         batch = self._tensors.batch(indices)
         if self.stays_on_disk:
@@ -246,7 +243,6 @@ class SeriesTask(ArrayTask):
         return total / max(1, self.answers(batch))
 
     def answers(self, batch: Batch) -> int:
-        """Return the number of known targets."""
         if self.counts_classes:
             return int((batch.targets != NO_ANSWER).sum())
         return int((~torch.isnan(batch.targets)).sum())

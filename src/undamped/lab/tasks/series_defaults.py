@@ -46,8 +46,8 @@ def suggest(
     values = length * count * channels
     hidden = 32 if values < 200_000 else 64 if values < 20_000_000 else 128
     fits = _BATCH_BYTES // max(1, length * hidden * 4 * 4)
-    # At least eight updates per epoch, if there are enough series.
-    batch = _power_of_two(min(64, max(1, fits), max(4, count // 8)))
+    # A power of two; at least eight updates per epoch, if there are enough series.
+    batch = 1 << (min(64, max(1, fits), max(4, count // 8)).bit_length() - 1)
     updates_per_epoch = max(1, count // batch)
     epochs = max(_SEQUENCE_STEPS / max(1, length * count), _FEWEST_UPDATES / updates_per_epoch)
     one_answer = kind in ("classification", "regression")
@@ -73,7 +73,3 @@ def suggest(
             "schedule": "cosine",
         },
     }
-
-
-def _power_of_two(number: int) -> int:
-    return 1 << (max(1, number).bit_length() - 1)

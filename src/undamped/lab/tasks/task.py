@@ -340,7 +340,6 @@ class ArrayTask(Task):
         return torch.cat([batches[mixed].flatten(), sorted_index[count * size :]])
 
     def count(self, split: Split, size: int) -> int | None:
-        """Return the number of batches of one pass over the split."""
         total = self.sequences(split)
         size = min(size, total)
         return total // size if split == "train" else -(-total // size)
@@ -365,11 +364,9 @@ class LabelledTask(ArrayTask):
         return Chance(math.log(self.output_size), frequency, "always the commonest class")
 
     def sequences(self, split: Split) -> int:
-        """Return the number of sequences of a split."""
         return len(self._data[split][1])
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return the inputs and classes with these indices."""
         inputs, labels = self._data[split]
         return Batch(inputs[index], labels[index])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -42,7 +43,7 @@ def calibrate_run(
         return
     bands = calibrate(model, task, batch_size, fit_earlier)
     if bands is not None:
-        run.update(bands=bands.to_dict())
+        run.update(bands=asdict(bands))
     if task.alarm is not None:
         alarm = _fit_alarm(model, task, batch_size)
         run.update(preparation={**run.settings["preparation"], "alarm": alarm.to_dict()})

@@ -20,10 +20,10 @@ from undamped.lab.tasks.task import ArrayTask, Split, Task
 from undamped.lab.training.batches import to_double
 from undamped.lab.training.calibration import calibrate_run
 from undamped.lab.training.checkpoint import Checkpoint, save_checkpoint
+from undamped.lab.training.devices import ProcessGroup
 from undamped.lab.training.evaluation import evaluate
 from undamped.lab.training.loop import Training
 from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.process_group import ProcessGroup
 from undamped.lab.training.progress import Budget
 from undamped.lab.training.update import Update
 from undamped.models.task_model import TaskModel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +18,17 @@ from undamped.lab.tasks.task import Task
 from undamped.lab.training.calibration import alarm_notes, calibrate_run, calibrated_scores
 from undamped.lab.training.checkpoint import load_checkpoint
 from undamped.lab.training.closed_form import train_closed_form
-from undamped.lab.training.devices import silenced
-from undamped.lab.training.evaluation import evaluate, with_full_history
-from undamped.lab.training.loop import Training, stop_on_signal, train_by_gradients
-from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.plan import (
-    Plan,
-    ShowProgress,
-    create_run,
-    resolve,
-    seeded,
-)
-from undamped.lab.training.process_group import (
+from undamped.lab.training.devices import (
     ProcessGroup,
     check_launched,
     is_secondary_rank,
     lost_process_error,
+    silenced,
 )
+from undamped.lab.training.evaluation import evaluate, with_full_history
+from undamped.lab.training.loop import Training, stop_on_signal, train_by_gradients
+from undamped.lab.training.options import TrainOptions
+from undamped.lab.training.plan import Plan, ShowProgress, create_run, resolve, seeded
 from undamped.lab.training.progress import Progress
 from undamped.lab.training.run import Run
 from undamped.models.task_model import TaskModel
@@ -84,20 +79,14 @@ def fit(
         >>> run = fit("unicornn", "adding", train={"steps": 200})
         >>> run.result["test"]["mse"]
     """
-    train = train.to_dict() if isinstance(train, TrainOptions) else dict(train or {})
+    train = asdict(train) if isinstance(train, TrainOptions) else dict(train or {})
     options = {"model": dict(model_options or {}), "task": dict(task_options or {}), "train": train}
     progress = False if is_secondary_rank() else progress
     if model == AUTO:
         from undamped.lab.training.portfolio import fit_best
 
         return fit_best(
-            task,
-            options,
-            seed=seed,
-            out=out,
-            progress=progress,
-            command=command,
-            started=started,
+            task, options, seed=seed, out=out, progress=progress, command=command, started=started
         )
     plan = resolve(model, task, options, seed, progress)
     folder = Path(out)

@@ -23,13 +23,11 @@ from undamped.lab.training.checkpoint import (
     save_checkpoint,
     state_of,
 )
-from undamped.lab.training.devices import make_fabric, silence
+from undamped.lab.training.devices import ProcessGroup, any_process, make_fabric, silence
 from undamped.lab.training.evaluation import evaluate
 from undamped.lab.training.optimizers import Schedule, build_optimizer
 from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.process_group import ProcessGroup, any_process
-from undamped.lab.training.progress import Budget, Progress
-from undamped.lab.training.progress_bar import ProgressBar
+from undamped.lab.training.progress import Budget, Progress, ProgressBar
 from undamped.lab.training.run import Run
 from undamped.lab.training.update import Learner, Update
 from undamped.models.task_model import TaskModel

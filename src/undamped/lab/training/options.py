@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from undamped._base.errors import OptionError
-from undamped._base.options import (
-    Fraction,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    Range,
-)
+from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Range
 
 # Single precision ends at 3.4e38, and optimisers multiply these with each other and with 10.
 Rate = Annotated[float, Range(low=0, open_low=True, high=1e30)]
@@ -132,7 +126,3 @@ class TrainOptions:
     def time_limit(self) -> float | None:
         """The time limit in seconds, if there is one."""
         return self.seconds if self.minutes is None else 60 * self.minutes
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the options for run.json."""
-        return asdict(self)

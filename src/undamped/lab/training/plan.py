@@ -6,6 +6,7 @@ import contextlib
 import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +21,10 @@ from undamped.lab.data.recordings.on_disk import IN_MEMORY
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.closed_form import check_data
+from undamped.lab.training.devices import check_launched
 from undamped.lab.training.evaluation import with_full_history
 from undamped.lab.training.options import TrainOptions
 from undamped.lab.training.origins import machine, origins, versions
-from undamped.lab.training.process_group import check_launched
 from undamped.lab.training.recipes import merged
 from undamped.lab.training.run import Run
 from undamped.models.for_task import check_options, model_for, model_options
@@ -168,7 +169,7 @@ def create_run(plan: Plan, out: str | Path, command: str | None) -> Run:
             "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
             "shape": task.task_shape.to_dict(),
         },
-        train=plan.options.to_dict(),
+        train=asdict(plan.options),
         versions=versions(),
         machine=machine(),
         **origins(plan.model_name, plan.task_name),

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from undamped._base.contract import Batch
 from undamped._base.errors import NonFiniteError, OptionError
 from undamped.lab.tasks.task import Task
+from undamped.lab.training.devices import sum_processes
 from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.process_group import sum_processes
 from undamped.models.task_model import TaskModel
 from undamped.nn.bases.updates import penalty
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any, NamedTuple
 
@@ -9,12 +10,22 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.contract import Batch
-from undamped.lab.baselines.bank.kernels.pools import Pools, Rates, advance
+from undamped._base.errors import OptionError
+from undamped._base.registry import models
+from undamped.lab.baselines.bank.kernels.pools import Pools, Rates, advance, rotate
+from undamped.models.timestamped import time_gaps
+from undamped.nn.recurrent import Recurrent
 
 Snapshots = dict[int, Pools | None]
 """The pools after some numbers of samples; None before a run has reached them."""
 CHUNK = 64
 """Steps whose outputs are in memory at the same time."""
+
+DAMPING_RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 1.0)
+"""γ / ω; each oscillator has one of them."""
+SHORTEST_PERIOD = 2.5  # typical gaps, a little more than the Nyquist limit of 2
+_MOST_DRIVERS = 3.0
+_NO_MEMORY = 1e30  # a damping after which nothing of the previous sample remains
 
 
 class BankState(NamedTuple):
@@ -159,3 +170,150 @@ class FixedDynamics(nn.Module):
             sequence: A batch of one sequence.
             index: Which outputs.
         """
+
+
+class Oscillators(FixedDynamics):
+    """Fixed oscillators, each driven by a few channels or their changes from sample to sample.
+
+    Args:
+        channels: Features of a sample.
+        count: Number of oscillators.
+        thresholds: Number of thresholds per oscillator.
+        gap: The typical time between two samples.
+    """
+
+    drivers: Tensor
+    position: Tensor
+    damping_ratio: Tensor
+    phase: Tensor
+    longest: Tensor
+
+    def __init__(self, channels: int, count: int, thresholds: int, gap: float) -> None:
+        super().__init__(channels, count, thresholds, gap)
+        # These depend on the seed only. `centre`, `scale` and `longest` adapt them to the data.
+        self.register_buffer("drivers", _random_drivers(count, 2 * channels))
+        self.register_buffer("position", torch.rand(count, dtype=torch.float64))
+        index = torch.randint(len(DAMPING_RATIOS), (count,))
+        ratios = torch.tensor(DAMPING_RATIOS, dtype=torch.float64)
+        self.register_buffer("damping_ratio", ratios[index])
+        self.register_buffer("phase", 2 * math.pi * torch.rand(count, dtype=torch.float64))
+        self.register_buffer("longest", torch.tensor(100.0, dtype=torch.float64))
+
+    def rates(self) -> Rates:
+        """Return γ and ω of every oscillator, per typical gap, and φ."""
+        longest = (self.longest / SHORTEST_PERIOD).clamp_min(2.0)
+        frequency = 2 * math.pi / (SHORTEST_PERIOD * longest**self.position)
+        return Rates(self.damping_ratio * frequency, frequency, self.phase)
+
+    def set_span(self, span: float) -> None:
+        """Set the longest period, so that the slowest oscillator turns twice in a sequence."""
+        self.longest.fill_(span / 2)
+
+    def run(
+        self, batch: Batch, state: BankState | None = None, snapshots: Snapshots | None = None
+    ) -> BankState:
+        x = batch.inputs
+        state = self.empty_state(x.shape[1]) if state is None else state
+        rates, pools = self.rates().to(x.dtype), state.pools
+        gaps, end_time = self._gaps(batch, state.time)
+        signals = self.signals(batch, state)
+        inputs = self.standardise(signals)
+        for begin in range(0, len(x), CHUNK):
+            stop = begin + CHUNK
+            drive = inputs[begin:stop] @ self.drivers.T
+            part = None if gaps is None else gaps[begin:stop]
+            pools = self._advance(pools, drive, part, batch.lengths, rates, begin, snapshots)
+        return BankState(signals.last, signals.has_last, end_time, pools)
+
+    def _gaps(self, batch: Batch, before: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Return the gaps before the samples (None for 1 each), and the time of the last sample."""
+        if batch.times is None:
+            return None, before
+        elapsed = time_gaps(batch.times, batch.lengths, self.gap, before)
+        return elapsed / self.gap, before + elapsed.sum(0)
+
+    def responses(self, sequence: Batch, index: Tensor) -> Tensor:
+        """Return y of some oscillators; arguments are those of `FixedDynamics.responses`."""
+        state = self.empty_state(1)
+        inputs = self.standardise(self.signals(sequence, state))
+        drive = inputs[:, 0] @ self.drivers[index].T
+        gaps, _ = self._gaps(sequence, state.time)
+        steps = drive.new_ones(len(drive)) if gaps is None else gaps[:, 0].to(drive.dtype)
+        damping, frequency, phase = (rate[index] for rate in self.rates().to(drive.dtype))
+        real = imaginary = drive.new_zeros(len(index))
+        outputs = []
+        for u, gap in zip(drive, steps, strict=True):
+            real, imaginary = rotate(real, imaginary, gap, damping, frequency)
+            real = real + u
+            outputs.append(phase.cos() * real - phase.sin() * imaginary)
+        return torch.stack(outputs)
+
+
+def _random_drivers(oscillators: int, signals: int) -> Tensor:
+    """Return the weights of the signals (oscillators, signals): one to a few, with random signs."""
+    most = min(signals, _MOST_DRIVERS)
+    counts = torch.exp(torch.rand(oscillators) * math.log(most)).long().clamp(1, signals)
+    order = torch.rand(oscillators, signals).argsort(1).argsort(1)
+    mask = order < counts.unsqueeze(1)
+    signs = torch.randint(2, (oscillators, signals)) * 2.0 - 1.0
+    return mask * signs / counts.sqrt().unsqueeze(1)
+
+
+class FixedNetwork(FixedDynamics):
+    """A recurrent network with its initial weights, whose outputs are pooled.
+
+    Args:
+        name: Its name in the registry.
+        channels: Features of a sample.
+        count: Hidden units.
+        thresholds: Number of thresholds per output.
+    """
+
+    def __init__(self, name: str, channels: int, count: int, thresholds: int) -> None:
+        network_class = models[name]
+        if not (isinstance(network_class, type) and issubclass(network_class, Recurrent)):
+            raise OptionError(
+                "model.dynamics must be oscillators or the name of a recurrent network such as "
+                f"linoss, got {name}. `undamped list models` shows which are recurrent."
+            )
+        network = models.build(name, input_size=2 * channels, hidden_size=count)
+        super().__init__(channels, network.output_size, thresholds, gap=1.0)
+        self.network = network.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> FixedNetwork:
+        """Stay in evaluation mode: a fixed network has no dropout and no running statistics."""
+        return super().train(False)
+
+    def run(
+        self, batch: Batch, state: BankState | None = None, snapshots: Snapshots | None = None
+    ) -> BankState:
+        x, lengths = batch.inputs, batch.lengths
+        state = self.empty_state(x.shape[1]) if state is None else state
+        pools, inner = state.pools, state.inner
+        signals = self.signals(batch, state)
+        inputs = self.standardise(signals)
+        # The output of an oscillator without memory is its drive.
+        zero = self.thresholds.new_zeros(self.count).to(x.dtype)
+        rates = Rates(zero + _NO_MEMORY, zero, zero)
+        for begin in range(0, len(x), CHUNK):
+            chunk = inputs[begin : begin + CHUNK]
+            remaining = None if lengths is None else (lengths - begin).clamp(0, len(chunk))
+            outputs, inner = self._run_chunk(chunk, inner, remaining)
+            pools = self._advance(pools, outputs, None, lengths, rates, begin, snapshots)
+        return BankState(signals.last, signals.has_last, state.time, pools, inner)
+
+    def _run_chunk(self, chunk: Tensor, inner: Any, remaining: Tensor | None) -> tuple[Tensor, Any]:
+        """Return outputs and state after a chunk; the state of finished sequences stays."""
+        if remaining is None:
+            return self.network(chunk, inner)
+        before = self.network.initial_state(chunk.shape[1]) if inner is None else inner
+        outputs, after = self.network(chunk, inner, lengths=remaining.clamp_min(1))
+        finished = (remaining == 0).view(1, -1, 1)
+        if isinstance(after, Tensor):
+            return outputs, torch.where(finished, before, after)
+        states = zip(before, after, strict=True)
+        return outputs, tuple(torch.where(finished, old, new) for old, new in states)
+
+    def responses(self, sequence: Batch, index: Tensor) -> Tensor:
+        signals = self.signals(sequence, self.empty_state(1))
+        return self.network(self.standardise(signals))[0][:, 0, index]

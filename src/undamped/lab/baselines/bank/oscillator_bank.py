@@ -14,11 +14,15 @@ from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.dispatch import implementation
-from undamped.lab.baselines.bank.dynamics import BankState, FixedDynamics, Snapshots
+from undamped.lab.baselines.bank.dynamics import (
+    BankState,
+    FixedDynamics,
+    FixedNetwork,
+    Oscillators,
+    Snapshots,
+)
 from undamped.lab.baselines.bank.early import FULL, PRIOR, EarlyReadouts
-from undamped.lab.baselines.bank.fixed_network import FixedNetwork
 from undamped.lab.baselines.bank.kernels.pools import Pools, feature_count, rotate
-from undamped.lab.baselines.bank.oscillators import Oscillators
 from undamped.lab.baselines.bank.stream import BankStream
 from undamped.lab.baselines.closed_form import Batches, ClosedFormModel, check_readout
 from undamped.lab.baselines.ridge import (
@@ -239,7 +243,6 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         self.early.solve(_LIMIT, _scales)
 
     def findings(self) -> list[str]:
-        """Return a sentence about the features and the penalty."""
         if self.penalty.isnan():
             return []
         kind = "oscillators" if isinstance(self.dynamics, Oscillators) else "units"

@@ -18,8 +18,8 @@ from undamped.lab.baselines.bank.kernels.pools import Pools
 from undamped.lab.streams import Leaf, ModelStream, check_leaves
 
 if TYPE_CHECKING:
+    from undamped.lab.baselines.bank.dynamics import Oscillators
     from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
-    from undamped.lab.baselines.bank.oscillators import Oscillators
 
 
 class BankStream(ModelStream):
@@ -83,7 +83,6 @@ class BankStream(ModelStream):
         self._oscillators = len(drivers)
 
     def push(self, x: Tensor, dt: Tensor | None = None, observed: Tensor | None = None) -> None:
-        """Take samples; arguments are those of `ModelStream.push`."""
         inputs = np.ascontiguousarray(x.to(self._dtype).numpy())
         mask = self._all_observed if observed is None else np.ascontiguousarray(observed.numpy())
         drive = np.empty((len(x), 1, self._oscillators), self._last.dtype)
@@ -97,7 +96,6 @@ class BankStream(ModelStream):
 
     @torch.no_grad()
     def outputs(self) -> Tensor:
-        """Return the prediction after the samples so far, (1, outputs)."""
         samples = int(self._pools[-1][0])  # `Pools.samples`
         mixture = self._early.mixture(samples)
         outputs = [self._read(readout).mul_(weight) for readout, weight in mixture]
@@ -112,13 +110,11 @@ class BankStream(ModelStream):
         return torch.addmv(bias, weight, self._features)
 
     def leaves(self) -> dict[str, Leaf]:
-        """Return copies of the tensors of the state, by name."""
         pools = dict(zip(Pools._fields, self._pools, strict=True))
         arrays = {"last": self._last, "has_last": self._has_last, **pools}
         return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
     def restore(self, leaves: dict[str, Leaf], sample: dict[str, Tensor | None]) -> None:
-        """Restore the state that `leaves` returned."""
         check_leaves(leaves, self.leaves())
         arrays = {name: _copy(torch.as_tensor(leaf)) for name, leaf in leaves.items()}
         self._last, self._has_last = arrays["last"], arrays["has_last"]

@@ -124,12 +124,10 @@ class Animate(NamedTuple):
     """
 
     runs: Annotated[
-        list[Path],
-        typer.Argument(help="Run folders of one physical system; each gets a panel."),
+        list[Path], typer.Argument(help="Run folders of one physical system; each gets a panel.")
     ]
     out: Annotated[
-        Path,
-        typer.Option(help="The file: .gif, or .html, which browsers show without a server."),
+        Path, typer.Option(help="The file: .gif, or .html, which browsers show without a server.")
     ] = Path("motion.html")
     start: Annotated[int, typer.Option(min=0, help="Index of the initial state in the test.")] = 0
     seconds: Annotated[float, typer.Option(min=0.1, help="Duration of the animation.")] = 8.0

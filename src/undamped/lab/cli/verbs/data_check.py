@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def check(options: Check) -> None:
     if figure is not None:
         draw_recordings(figure, series_set, findings)
     if options.as_json:
-        content = {"file": file, "columns": series_set.columns, **findings.to_dict()}
+        content = {"file": file, "columns": series_set.columns, **asdict(findings)}
         if label_check is not None:
             content["labels"] = label_check.to_dict()
         print_json(content)

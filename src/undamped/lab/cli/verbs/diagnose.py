@@ -25,10 +25,10 @@ from undamped.lab.files import refuse_folder
 from undamped.lab.report import ModelReport, write
 from undamped.lab.report import diagnose as measure
 from undamped.lab.report.diagnose import STEPS
-from undamped.lab.report.plots import in_order
+from undamped.lab.report.model_report import in_order
+from undamped.lab.report.page import headline
 from undamped.lab.report.remedies import Commands
 from undamped.lab.report.runs import report_run
-from undamped.lab.report.tables import headline
 from undamped.lab.training.recipes import merged
 from undamped.models.continuous.images import ImageModel
 from undamped.models.for_task import model_for

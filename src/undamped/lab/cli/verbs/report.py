@@ -30,11 +30,7 @@ def report(options: Report) -> None:
         _draw_curves(runs, figure)
     else:
         single = len(runs) == 1
-        common: dict[str, Any] = {
-            "compare": single,
-            "memory": options.memory,
-            "measured": measured,
-        }
+        common: dict[str, Any] = {"compare": single, "memory": options.memory, "measured": measured}
         reports = []
         for run in runs:
             with stages(run.path.name) as stage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.table import Table
@@ -16,9 +17,9 @@ from undamped.lab.cli.screen import console, duration, print_json, print_lines
 from undamped.lab.cli.sweep_settings import read_sweep, short
 from undamped.lab.sweeps import SweepFolder, Trial, importances, trials_of
 from undamped.lab.sweeps import sweep as run_sweep
+from undamped.lab.sweeps.folder import database_errors
 from undamped.lab.sweeps.page import write_page
 from undamped.lab.sweeps.plan import grid_size
-from undamped.lab.sweeps.storage import database_errors
 from undamped.lab.sweeps.sweep import open_study
 from undamped.lab.sweeps.trials import best_of, in_order
 from undamped.lab.training.recipes import merged, refuse_misfit
@@ -83,11 +84,11 @@ def _report(
         print_json(
             {
                 "sweep": str(folder.path),
-                "plan": folder.plan.to_dict(),
+                "plan": asdict(folder.plan),
                 "metric": folder.metric,
-                "best": None if best is None else best.to_dict(),
+                "best": None if best is None else asdict(best),
                 "importances": importance,
-                "trials": [trial.to_dict() for trial in trials],
+                "trials": [asdict(trial) for trial in trials],
             }
         )
         return

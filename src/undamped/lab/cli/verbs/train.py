@@ -35,10 +35,10 @@ from undamped.lab.cli.settings import FILE_TASKS, read_settings
 from undamped.lab.tasks.task import Task
 from undamped.lab.training import Run, fit
 from undamped.lab.training import resume as continue_run
+from undamped.lab.training.devices import is_launched, is_secondary_rank
 from undamped.lab.training.fit import AUTO
 from undamped.lab.training.origins import with_words
 from undamped.lab.training.portfolio.attempt import in_short
-from undamped.lab.training.process_group import is_launched, is_secondary_rank
 
 DEFAULT_TASK, DEFAULT_MODEL, DEFAULT_BASELINE = "digits", "unicornn", "lstm"
 BUDGET = ("steps", "epochs", "seconds", "minutes")

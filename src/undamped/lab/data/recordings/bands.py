@@ -29,7 +29,7 @@ Reference:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -207,13 +207,9 @@ class Bands:
         offsets = np.array(self.offsets)
         return offsets[..., -1:] - offsets[..., :1]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for run.json."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Bands:
-        """Return the bands that `to_dict` describes, after checking them."""
+        """Return the bands that `dataclasses.asdict` describes, after checking them."""
         earlier = {"zero": "mean", "one": "std"}  # names in runs of earlier versions
         bands = cls(**{earlier.get(name, name): value for name, value in stored.items()})
         check_fields("bands", bands)

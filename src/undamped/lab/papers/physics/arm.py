@@ -26,10 +26,7 @@ from undamped.lab.report.charts import colour, label, panels
 from undamped.lab.report.table import Report
 from undamped.models.physics.energy_shaping import EnergyShaping, control_loop
 
-MODELS: dict[str, dict[str, Any]] = {
-    "delan": {"activation": "tanh"},
-    "lnn": {},
-}
+MODELS: dict[str, dict[str, Any]] = {"delan": {"activation": "tanh"}, "lnn": {}}
 UPRIGHT = (math.pi, 0.0)
 BENT = (math.pi / 2, math.pi / 4)
 """A position that has to be held against gravity: the upper arm level, the elbow bent."""

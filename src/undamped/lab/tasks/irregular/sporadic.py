@@ -162,7 +162,6 @@ class Brusselator(SporadicTask):
     a, b, noise, correlation = 0.3, 1.4, 0.01, -0.99
 
     def simulate(self, count: int, random: np.random.Generator) -> np.ndarray:
-        """Draw reactions."""
         noise = self.draw_noise(count, random)
         values = np.zeros_like(noise)
         values[:, 0] = [1.0, self.b / self.a] + 0.3 * random.normal(size=(count, 2))
@@ -202,7 +201,6 @@ class DoubleOU(SporadicTask):
     }
 
     def simulate(self, count: int, random: np.random.Generator) -> np.ndarray:
-        """Draw pairs of processes."""
         level = random.uniform(-0.5, 0.5, (count, 2)) + np.array([1.0, -1.0])
         noise = self.draw_noise(count, random)
         values = np.zeros_like(noise)

@@ -50,12 +50,10 @@ class GravityField(QuadraticKineticField):
         self.bodies = bodies
 
     def potential(self, q: Tensor) -> Tensor:
-        """Return V."""
         squares = _distances(q[..., ::2], q[..., 1::2])[2]
         return -squares.rsqrt().sum((-2, -1)) / 2
 
     def potential_gradient(self, q: Tensor) -> Tensor:
-        """Return ∂V/∂q."""
         dx, dy, squares = _distances(q[..., ::2], q[..., 1::2])
         weight = squares.rsqrt() ** 3
         return torch.stack(((weight * dx).sum(-1), (weight * dy).sum(-1)), dim=-1).flatten(-2)
@@ -69,7 +67,6 @@ def _space(bodies: int) -> StateSpace:
 
 class _Bodies(System[GravityField]):
     def drawing(self, states: Tensor) -> Drawing:
-        """Draw the bodies."""
         bodies = self.field.bodies
         return Drawing(states[..., : 2 * bodies].unflatten(-1, (bodies, 2)))
 
@@ -84,7 +81,6 @@ class TwoBodySystem(_Bodies):
         self.field = GravityField(2)
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw orbits."""
         position = uniform(generator, 0.5, 1.5, count, 2)
         radius = position.norm(dim=1, keepdim=True)
         tangent = torch.stack((-position[:, 1], position[:, 0]), dim=1)
@@ -103,7 +99,6 @@ class ThreeBodySystem(_Bodies):
         self.field = GravityField(3)
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw triangles."""
         angle = uniform(generator, 0, 2 * math.pi, count, 1)
         angle = angle + 2 * math.pi / 3 * torch.arange(3, dtype=torch.float64)  # (count, 3)
         radius = uniform(generator, 0.9, 1.2, count, 1, 1)
@@ -185,13 +180,11 @@ class VortexField(HamiltonianField):
         return *_distances(*self.positions(q, p)), strength.unsqueeze(-1) * strength
 
     def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
-        """Return H."""
         _, _, squares, products = self._pairs(q, p)
         log = torch.where(squares.isinf(), 0.0, squares.log())
         return -(products * log).sum((-2, -1)) / (8 * math.pi)
 
     def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ∂H/∂q and ∂H/∂p."""
         dx, dy, squares, products = self._pairs(q, p)
         root = self.strengths.abs().sqrt().to(q.dtype)
         weight = -products / (2 * math.pi * squares)
@@ -219,7 +212,6 @@ class VortexSystem(System[VortexField]):
         self.space = StateSpace.canonical(len(strengths))
 
     def drawing(self, states: Tensor) -> Drawing:
-        """Draw the vortices at their positions."""
         return Drawing(torch.stack(self.field.positions(*states.chunk(2, dim=-1)), dim=-1))
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:

@@ -49,7 +49,6 @@ class CartPoleField(LagrangianField):
         self.half_length, self.gravity = half_length, gravity
 
     def lagrangian(self, q: Tensor, v: Tensor) -> Tensor:
-        """Return L."""
         angle, (along, turning) = q[..., 1], v.unbind(-1)
         m, half = self.pole, self.half_length
         kinetic = (self.cart + m) * along**2 / 2 + m * half * angle.cos() * along * turning
@@ -93,7 +92,6 @@ class CartPoleSystem(System[CartPoleField]):
         return Drawing(torch.stack((cart, tip), dim=-2), ((1, 2),))
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw positions, angles, velocities and forces."""
         position = uniform(generator, -1, 1, count, 1)
         angle = uniform(generator, -math.pi, math.pi, count, 1)
         velocity = uniform(generator, -1, 1, count, 2)
@@ -177,7 +175,6 @@ class AcrobotField(LagrangianField):
         return first, m * (c**2 + long * c * cosine) + inertia, last
 
     def lagrangian(self, q: Tensor, v: Tensor) -> Tensor:
-        """Return L."""
         (first, mixed, last), (a, b) = self.masses(q), v.unbind(-1)
         weight = self.mass * self.gravity
         height = (self.centre + self.length) * q[..., 0].cos() + self.centre * q.sum(-1).cos()
@@ -222,11 +219,9 @@ class AcrobotSystem(System[AcrobotField]):
         self.space = StateSpace(("θ1", "θ2", "θ̇1", "θ̇2"), kinds, inputs=names)
 
     def drawing(self, states: Tensor) -> Drawing:
-        """Draw both links."""
         return hanging(states[..., :2].cumsum(-1))
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw angles, velocities and torques."""
         angles = uniform(generator, -math.pi, math.pi, count, 2)
         velocity = uniform(generator, -1, 1, count, 2)
         torques = [levels(generator, self.torque, count) for _ in range(self.inputs)]

@@ -33,11 +33,9 @@ class SpringField(QuadraticKineticField):
         super().__init__(1, a=1.0)
 
     def potential(self, q: Tensor) -> Tensor:
-        """Return V."""
         return q.square().sum(-1)
 
     def potential_gradient(self, q: Tensor) -> Tensor:
-        """Return ∂V/∂q."""
         return 2 * q
 
 
@@ -50,7 +48,6 @@ class SpringSystem(System[SpringField]):
         self.field = SpringField()
 
     def drawing(self, states: Tensor) -> Drawing:
-        """Draw a mass on a line."""
         position = states[..., :1]
         return Drawing(torch.stack((position, torch.zeros_like(position)), dim=-1), ((0, 1),))
 
@@ -101,19 +98,15 @@ class ChainField(SeparableField):
         return torch.nn.functional.pad(q, (1, 1)).diff(dim=-1)
 
     def kinetic(self, p: Tensor) -> Tensor:
-        """Return T."""
         return (p.square() / (2 * self.masses)).sum(-1)
 
     def potential(self, q: Tensor) -> Tensor:
-        """Return V."""
         return (self.springs * self._extensions(q).square()).sum(-1) / 2
 
     def kinetic_gradient(self, p: Tensor) -> Tensor:
-        """Return ∂T/∂p."""
         return p / self.masses
 
     def potential_gradient(self, q: Tensor) -> Tensor:
-        """Return ∂V/∂q."""
         return -(self.springs * self._extensions(q)).diff(dim=-1)
 
 
@@ -176,11 +169,9 @@ class NonseparableField(HamiltonianField):
         super().__init__(1)
 
     def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
-        """Return H."""
         return ((q.square() + 1) * (p.square() + 1)).sum(-1) / 2
 
     def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ∂H/∂q and ∂H/∂p."""
         return q * (p.square() + 1), p * (q.square() + 1)
 
 
@@ -199,7 +190,6 @@ class NonseparableSystem(System[NonseparableField]):
         self.width = width
 
     def constants(self) -> dict[str, Any]:
-        """Return the size of the square."""
         return {"width": self.width}
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
@@ -237,12 +227,10 @@ class HenonHeilesField(QuadraticKineticField):
         super().__init__(2)
 
     def potential(self, q: Tensor) -> Tensor:
-        """Return V."""
         x, y = q.unbind(-1)
         return q.square().sum(-1) / 2 + x**2 * y - y**3 / 3
 
     def potential_gradient(self, q: Tensor) -> Tensor:
-        """Return ∂V/∂q."""
         x, y = q.unbind(-1)
         return torch.stack((x + 2 * x * y, y + x**2 - y**2), dim=-1)
 
@@ -257,7 +245,6 @@ class HenonHeilesSystem(System[HenonHeilesField]):
         self.field = HenonHeilesField()
 
     def drawing(self, states: Tensor) -> Drawing:
-        """Draw the point in its plane."""
         return Drawing(states[..., None, :2])
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:

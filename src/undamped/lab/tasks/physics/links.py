@@ -52,12 +52,10 @@ class LinksField(LagrangianField):
         return -self.gravity * (self.hanging.diagonal() * q.cos()).sum(-1)
 
     def lagrangian(self, q: Tensor, v: Tensor) -> Tensor:
-        """Return L."""
         momentum = (self._masses(q)[0] * v.unsqueeze(-2)).sum(-1)
         return (v * momentum).sum(-1) / 2 - self.potential(q)
 
     def acceleration(self, q: Tensor, v: Tensor, force: Tensor | float = 0.0) -> Tensor:
-        """Return θ̈."""
         mass, sines = self._masses(q)
         centrifugal = (sines * v.square().unsqueeze(-2)).sum(-1)
         right = force - centrifugal - self.gravity * self.hanging.diagonal() * q.sin()
@@ -144,11 +142,9 @@ class LinksSystem(System[Any]):
             self.space = StateSpace(names, half + ("velocity",) * len(positions), rods=rods)
 
     def constants(self) -> dict[str, Any]:
-        """Return the number of links, and gravity."""
         return {"links": self.links, "gravity": self.in_angles.gravity}
 
     def drawing(self, states: Tensor) -> Drawing:
-        """Draw the rods."""
         if self.coordinates == "angles":
             return hanging(states[..., : self.links])
         bodies = states[..., : 2 * self.links].unflatten(-1, (self.links, 2))

@@ -17,9 +17,8 @@ from undamped._base.options import (
     PositiveFloat,
     PositiveInt,
 )
-from undamped.lab.tasks.physics.partners import Partners, with_partners
 from undamped.lab.tasks.physics.scores import RolloutScores
-from undamped.lab.tasks.physics.system import System
+from undamped.lab.tasks.physics.system import Partners, System, with_partners
 from undamped.lab.tasks.task import ArrayTask, Chance, Split, Task, generator_of
 
 Form = Literal["derivative", "trajectory"]
@@ -45,8 +44,7 @@ class MotionOptions(LearningOptions, total=False):
     """What is learnt of a simulated system, the size of the data, and the noise."""
 
     partners: Annotated[
-        Partners,
-        Default("own", "Momenta or velocities in states; by default as in the system."),
+        Partners, Default("own", "Momenta or velocities in states; by default as in the system.")
     ]
     noise: Annotated[
         NonNegativeFloat,
@@ -90,7 +88,6 @@ class StateTask(ArrayTask):
         self.absolute = options["error"] == "absolute"
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Return the mean squared or absolute error."""
         if not self.absolute:
             return super().loss(prediction, batch)
         return (prediction - batch.targets.to(prediction.dtype)).abs().mean()
@@ -190,7 +187,6 @@ class MotionTask(StateTask):
         return self.readings if self.form == "derivative" else self.readings - self.window
 
     def sequences(self, split: Split) -> int:
-        """Return the number of states, or windows, of a split."""
         return self.count_of(split) * self._samples_each
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
@@ -215,11 +211,9 @@ class MotionTask(StateTask):
         return {} if self.noise else {"noise": 0.1}
 
     def record(self) -> dict[str, Any]:
-        """Return name and constants of the system for run.json."""
         return {"system": {"name": self.system.title, **self.system.constants()}}
 
     def describe(self) -> str:
-        """Return system and question in one line."""
         return f"{super().describe().rstrip('.')}: {self._question}."
 
 
@@ -254,11 +248,9 @@ class Rollout(RolloutScores):
         return self.task.count_of("test")
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return starts and their trajectories."""
         starts, states = self.data
         times = self.times[1:].unsqueeze(1).expand(-1, len(index))
         return Batch(starts[index].float(), states[1:, index].float(), target_times=times)
 
     def energy(self, states: Tensor) -> Tensor:
-        """Return the true energy."""
         return self.system.energy(states)

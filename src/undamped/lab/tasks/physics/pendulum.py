@@ -14,10 +14,10 @@ from undamped._base.contract import Coordinate, StateSpace
 from undamped._base.options import NonNegativeFloat, PositiveFloat
 from undamped._base.registry import tasks
 from undamped.lab.tasks.physics.motion_task import MotionOptions, MotionTask
-from undamped.lab.tasks.physics.partners import ExchangedField
 from undamped.lab.tasks.physics.system import (
     DataSize,
     Drawing,
+    ExchangedField,
     QuadraticKineticField,
     System,
     hanging,
@@ -42,11 +42,9 @@ class PendulumField(QuadraticKineticField):
         self.b = gravity
 
     def potential(self, q: Tensor) -> Tensor:
-        """Return V."""
         return self.b * (1 - torch.cos(q)).sum(-1)
 
     def potential_gradient(self, q: Tensor) -> Tensor:
-        """Return ∂V/∂q."""
         return self.b * torch.sin(q)
 
 
@@ -108,12 +106,10 @@ class PendulumSystem(System[PendulumField | EmbeddedPendulumField]):
             self.space = StateSpace(("q", "p"), ("angle", "momentum"), inputs)
 
     def constants(self) -> dict[str, Any]:
-        """Return a, b and the torques."""
         torques = {"torques": list(self.torques)} if self.torques else {}
         return {"kinetic": self.field.a, "gravity": self.field.b, **torques}
 
     def drawing(self, states: Tensor) -> Drawing:
-        """Draw a rod."""
         embedded = self.embedded
         angle = torch.atan2(states[..., 1], states[..., 0]) if embedded else states[..., 0]
         return hanging(angle.unsqueeze(-1))
@@ -199,14 +195,12 @@ class DoublePendulumField(HamiltonianField):
         return numerator, denominator, cosine, sine
 
     def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
-        """Return H."""
         (m1, m2), (l1, l2), g = self.masses, self.lengths, self.gravity
         numerator, denominator, _, _ = self._kinetic(q, p)
         weights = (m1 + m2) * g * l1 * q[..., 0].cos() + m2 * g * l2 * q[..., 1].cos()
         return numerator / denominator - weights
 
     def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ∂H/∂q and ∂H/∂p."""
         (m1, m2), (l1, l2), g = self.masses, self.lengths, self.gravity
         (q1, q2), (p1, p2) = q.unbind(-1), p.unbind(-1)
         numerator, denominator, cosine, sine = self._kinetic(q, p)
@@ -239,7 +233,6 @@ class DoublePendulumSystem(System[DoublePendulumField]):
         self.swing, self.speed = swing, speed
 
     def drawing(self, states: Tensor) -> Drawing:
-        """Draw two rods."""
         return hanging(states[..., :2])
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:

@@ -82,12 +82,7 @@ class PendulumPictures(ArrayTask):
             raise OptionError(f"task.size must be a multiple of 4, got {size}.")
         if length < frames:
             raise OptionError(f"task.length must be at least frames ({frames}), got {length}.")
-        self.size, self.frames, self.length, self.step = (
-            size,
-            frames,
-            length,
-            step,
-        )
+        self.size, self.frames, self.length, self.step = size, frames, length, step
         self.films, self.horizon, self.data_seed = films, horizon, data_seed
         self.picture_shape = (1, size, size)
         self.segments = (frames,)
@@ -112,7 +107,6 @@ class PendulumPictures(ArrayTask):
         return self._states[split]
 
     def sequences(self, split: Split) -> int:
-        """Return the number of videos of a split."""
         return self.states(split).shape[1]
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
@@ -156,7 +150,6 @@ class PendulumPictures(ArrayTask):
         return {"test": self, f"to t = {self.step * (end - 1):g}": longer}
 
     def record(self) -> dict[str, Any]:
-        """Return name and constants of the system for run.json."""
         return {"system": {"name": self.system.title, **self.system.constants()}}
 
 

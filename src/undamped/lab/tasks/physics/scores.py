@@ -89,7 +89,6 @@ class RolloutScores(ArrayTask):
         return errors.sum(), errors.numel()
 
     def finish(self, mean: float) -> float:
-        """Return the geometric mean."""
         return math.exp(mean)
 
     def more_scores(self, prediction: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:

@@ -21,8 +21,11 @@ from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.data.recordings.splits import DEFAULT_FRACTIONS
 from undamped.lab.tasks.physics.motion_task import LearningOptions, StateTask
 from undamped.lab.tasks.physics.scores import RolloutScores
-from undamped.lab.tasks.physics.trajectory_columns import TrajectoryColumns
-from undamped.lab.tasks.physics.trajectory_files import differences, read_trajectories
+from undamped.lab.tasks.physics.trajectory_files import (
+    TrajectoryColumns,
+    differences,
+    read_trajectories,
+)
 from undamped.lab.tasks.task import Split, Task
 
 
@@ -151,11 +154,9 @@ class Trajectories(StateTask):
         return [*self.recordings.notes, self.split_note]
 
     def record(self) -> dict[str, Any]:
-        """Return split and notes for run.json."""
         return {"split": self.split_record, "data": self.notes()}
 
     def describe(self) -> str:
-        """Return file and question in one line."""
         return f"{Path(self.file).name}: {self._question}."
 
 
@@ -171,7 +172,6 @@ class RecordedRollout(RolloutScores):
         self.task = task
 
     def sequences(self, split: Split) -> int:
-        """Return the number of segments."""
         return len(self.task.test_segments)
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:

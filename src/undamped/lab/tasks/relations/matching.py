@@ -11,15 +11,16 @@ from torch import Tensor
 
 from undamped._base.checked import checked
 from undamped._base.registry import tasks
-from undamped.lab.data.images.read import read_objects
-from undamped.lab.tasks.relations.glyphs import SIDE, glyph_images
+from undamped.lab.data.images import read_objects
 from undamped.lab.tasks.relations.trials import (
     DEJAVU,
+    SIDE,
     ColouredRelationTask,
     RelationTask,
     TrialOptions,
     Trials,
     balanced,
+    glyph_images,
     slots_of,
 )
 from undamped.lab.tasks.relations.trivial import Rule, ink, pairs

@@ -14,6 +14,7 @@ from undamped._base.options import check
 from undamped._base.registry import tasks
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
+from undamped.lab.training.devices import is_launched
 from undamped.lab.training.options import BUDGETS, TrainOptions
 from undamped.lab.training.plan import ShowProgress, build_task
 from undamped.lab.training.portfolio import closed_form_candidates, networks
@@ -26,7 +27,6 @@ from undamped.lab.training.portfolio.attempt import (
     in_short,
     standard_error,
 )
-from undamped.lab.training.process_group import is_launched
 from undamped.lab.training.recipes import merged
 from undamped.lab.training.run import Run
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undamped.lab.data.recordings.formats.table.values import Position, numbers_in
+from undamped.lab.data.recordings.formats.table.columns import Position, numbers_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from undamped._base.errors import DataError, shortened
-from undamped.lab.data.recordings.formats.table.columns import Columns, assign, choose_layout
+from undamped.lab.data.recordings.formats.table.columns import (
+    Columns,
+    Position,
+    assign,
+    choose_layout,
+    is_text,
+    label_codes,
+    numbers_in,
+    numbers_of,
+    text_codes,
+    without_words,
+)
 from undamped.lab.data.recordings.formats.table.dates import Timestamps, holds_dates
 from undamped.lab.data.recordings.formats.table.rows import (
     ROWS_AT_ONCE,
@@ -21,15 +32,6 @@ from undamped.lab.data.recordings.formats.table.rows import (
     open_table,
 )
 from undamped.lab.data.recordings.formats.table.series import series_of_rows, steps_to_series
-from undamped.lab.data.recordings.formats.table.values import (
-    Position,
-    is_text,
-    label_codes,
-    numbers_in,
-    numbers_of,
-    text_codes,
-    without_words,
-)
 from undamped.lab.data.recordings.on_disk import (
     IN_MEMORY,
     READ_IN_BLOCKS,

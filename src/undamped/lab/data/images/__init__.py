@@ -1,1 +1,0 @@
-"""Images of the user: files, folders and arrays, read and checked."""
