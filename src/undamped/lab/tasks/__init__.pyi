@@ -3,11 +3,12 @@
 Written by `python -m undamped.lab.catalogue`; do not edit.
 """
 
-from undamped.lab.tasks.adding import Adding as Adding
 from undamped.lab.tasks.characters import Characters as Characters
 from undamped.lab.tasks.characters import PennTreebank as PennTreebank
+from undamped.lab.tasks.copying import Adding as Adding
 from undamped.lab.tasks.copying import Copy as Copy
 from undamped.lab.tasks.copying import Denoise as Denoise
+from undamped.lab.tasks.copying import FirstCue as FirstCue
 from undamped.lab.tasks.copying import TransferCopy as TransferCopy
 from undamped.lab.tasks.events import Cups as Cups
 from undamped.lab.tasks.events import EventAtPosition as EventAtPosition
@@ -18,15 +19,14 @@ from undamped.lab.tasks.events import Flags as Flags
 from undamped.lab.tasks.events import LastEvent as LastEvent
 from undamped.lab.tasks.events import LastValue as LastValue
 from undamped.lab.tasks.events import PrefixDepth as PrefixDepth
-from undamped.lab.tasks.first_cue import FirstCue as FirstCue
 from undamped.lab.tasks.images import CIFAR10Images as CIFAR10Images
 from undamped.lab.tasks.images import MNISTImages as MNISTImages
 from undamped.lab.tasks.images import PermutedMNIST as PermutedMNIST
 from undamped.lab.tasks.images import SequentialMNIST as SequentialMNIST
 from undamped.lab.tasks.imdb import IMDB as IMDB
+from undamped.lab.tasks.irregular.curves import Hopper as Hopper
 from undamped.lab.tasks.irregular.curves import Periodic as Periodic
-from undamped.lab.tasks.irregular.hopper import Hopper as Hopper
-from undamped.lab.tasks.irregular.rotating_digits import RotatingDigits as RotatingDigits
+from undamped.lab.tasks.irregular.curves import RotatingDigits as RotatingDigits
 from undamped.lab.tasks.irregular.sporadic import Brusselator as Brusselator
 from undamped.lab.tasks.irregular.sporadic import DoubleOU as DoubleOU
 from undamped.lab.tasks.lorenz96 import Lorenz96 as Lorenz96
@@ -71,4 +71,4 @@ from undamped.lab.tasks.task import Split as Split
 from undamped.lab.tasks.task import Task as Task
 from undamped.lab.tasks.task import build as build
 from undamped.lab.tasks.ucr import ArchiveSeries as ArchiveSeries
-from undamped.lab.tasks.vitals import VitalSigns as VitalSigns
+from undamped.lab.tasks.ucr import VitalSigns as VitalSigns
