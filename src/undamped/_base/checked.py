@@ -17,9 +17,7 @@ S = TypeVar("S")
 P = ParamSpec("P")
 
 
-def checked(
-    constructor: Callable[Concatenate[S, P], None],
-) -> Callable[Concatenate[S, P], None]:
+def checked(constructor: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], None]:
     """Check the arguments of a constructor against its annotations, and pass them on converted.
 
     A wrong value raises an `OptionError`, an unknown keyword an `UnknownOptionError` with the

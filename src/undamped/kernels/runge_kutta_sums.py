@@ -182,13 +182,7 @@ class WeightedSums:
         return out
 
     def error(
-        self,
-        y1: Tensor,
-        h: float,
-        weights: Any,
-        rtol: float,
-        atol: float,
-        size: int | None = None,
+        self, y1: Tensor, h: float, weights: Any, rtol: float, atol: float, size: int | None = None
     ) -> float | None:
         """Return the root mean square of h Σ w_j k_j / (atol + rtol max(|y|, |y'|)).
 

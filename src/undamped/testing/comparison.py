@@ -42,11 +42,7 @@ def assert_same(actual: Any, expected: Any, what: str, tolerance: float = 1e-11)
     """
     for part, expected_part in zip(tensors_of(actual), tensors_of(expected), strict=True):
         torch.testing.assert_close(
-            part,
-            expected_part,
-            atol=tolerance,
-            rtol=tolerance,
-            msg=lambda text: f"{what}: {text}",
+            part, expected_part, atol=tolerance, rtol=tolerance, msg=lambda text: f"{what}: {text}"
         )
 
 

@@ -225,11 +225,6 @@ class Layers(StructuredOperator):
         """Pass through the layers once for all steps and sequences."""
         result = np.zeros_like(self.coefficients)
         kernels().layer_gradients(
-            inputs.numpy(),
-            gradients.numpy(),
-            self.coefficients,
-            self.partners,
-            self.paired,
-            result,
+            inputs.numpy(), gradients.numpy(), self.coefficients, self.partners, self.paired, result
         )
         return (torch.from_numpy(result),)

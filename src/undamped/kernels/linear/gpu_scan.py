@@ -57,11 +57,7 @@ def backward(
 
 
 def forced_forward(
-    inputs: Tensor,
-    coefficients: Tensor,
-    position: Tensor,
-    velocity: Tensor,
-    lengths: Tensor | None,
+    inputs: Tensor, coefficients: Tensor, position: Tensor, velocity: Tensor, lengths: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return positions, the state after the last step, and position and velocity at every chunk.
 

@@ -28,10 +28,7 @@ Form = Literal["numbers", "complex", "matrices"]
 
 
 def linear_scan(
-    inputs: Tensor,
-    coefficients: Tensor,
-    state: Tensor,
-    lengths: Tensor | None = None,
+    inputs: Tensor, coefficients: Tensor, state: Tensor, lengths: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Iterate h' = a h + u for every unit.
 

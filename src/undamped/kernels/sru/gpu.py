@@ -24,15 +24,7 @@ from undamped.kernels.shared.gpu import (
 
 @triton.jit(do_not_specialize=["steps"])
 def light_forward(
-    projected,
-    memories,
-    outputs,
-    constants,
-    state,
-    remaining,
-    steps,
-    hidden,
-    LENGTHS: tl.constexpr,
+    projected, memories, outputs, constants, state, remaining, steps, hidden, LENGTHS: tl.constexpr
 ):
     """c' = f c + (1 − f) x, h' = r c' + (1 − r) s; memories and outputs are written."""
     h, inside, at, columns, live = program_columns(remaining, steps, hidden, LENGTHS)

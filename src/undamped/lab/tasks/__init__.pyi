@@ -16,6 +16,7 @@ from undamped.lab.tasks.events import EventBeforeLast as EventBeforeLast
 from undamped.lab.tasks.events import EventOrder as EventOrder
 from undamped.lab.tasks.events import FirstEvent as FirstEvent
 from undamped.lab.tasks.events import Flags as Flags
+from undamped.lab.tasks.events import LastDigit as LastDigit
 from undamped.lab.tasks.events import LastEvent as LastEvent
 from undamped.lab.tasks.events import LastValue as LastValue
 from undamped.lab.tasks.events import PrefixDepth as PrefixDepth
@@ -30,7 +31,6 @@ from undamped.lab.tasks.irregular.curves import RotatingDigits as RotatingDigits
 from undamped.lab.tasks.irregular.sporadic import Brusselator as Brusselator
 from undamped.lab.tasks.irregular.sporadic import DoubleOU as DoubleOU
 from undamped.lab.tasks.lorenz96 import Lorenz96 as Lorenz96
-from undamped.lab.tasks.noise_padded import LastDigit as LastDigit
 from undamped.lab.tasks.noise_padded import NoisePaddedCIFAR10 as NoisePaddedCIFAR10
 from undamped.lab.tasks.noise_padded import NoisePaddedDigits as NoisePaddedDigits
 from undamped.lab.tasks.physics.bodies import ThreeBody as ThreeBody

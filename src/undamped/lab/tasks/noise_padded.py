@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import math
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
@@ -13,15 +10,13 @@ import torch
 from torch import Tensor
 
 from undamped._base.checked import checked
-from undamped._base.options import Default, NonNegativeFloat, NonNegativeInt, PositiveInt, Range
+from undamped._base.options import Default, NonNegativeInt, PositiveInt, Range
 from undamped._base.registry import tasks
 from undamped.lab.data.published.formats.images import CIFAR_SIDE
 from undamped.lab.tasks.images import ImageOptions, LabelledImages
-from undamped.lab.tasks.task import COSINE, Batch, Chance, GeneratedTask, LabelledTask, Split, Task
+from undamped.lab.tasks.task import COSINE, Batch, LabelledTask, Split
 
 ROWS = 8
-SHORTEST = 40
-"""Steps of the shortest training sequences of `last-digit`."""
 FEATURES = 3 * CIFAR_SIDE
 
 
@@ -189,106 +184,3 @@ class NoisePaddedCIFAR10(LabelledImages):
         rows = images[index].transpose(0, 1).float() / 255
         noise = self._noise.expand(-1, len(index), -1)
         return Batch(torch.cat([rows, noise]), labels[index])
-
-
-@tasks.register("last-digit")
-class LastDigit(GeneratedTask):
-    """Read digits at random times in noise, and name the last one, long after.
-
-    Up to three handwritten digits of 8 × 8 pixels are read row by row, one row per step, at random
-    times; every other step, and every pixel, has fresh noise. Training sequences have up to
-    `length` steps. Tests have three digits in the first half of a sequence and only noise in the
-    second half, so that a model of a shorter window has the score of chance. A cue at an unknown
-    time has to be recognised and held, against everything that comes later.
-
-    Args:
-        length: Steps of the longest training sequences.
-        test_lengths: Steps of the test sequences.
-        noise: Standard deviation of the noise; pixels are between 0 and 1.
-        seed: Seed of the data.
-
-    Reference:
-        E. Alpaydin, C. Kaynak. Optical recognition of handwritten digits. UCI, 1998.
-    """
-
-    recipes: ClassVar = {
-        "*": {
-            "model": {"hidden_size": 64},
-            "train": {**COSINE, "learning_rate": 0.005, "batch_size": 64, "steps": 900},
-        },
-        "latch": {"model": {"num_layers": 3}},
-        # A closed-form model is fitted to batches that are in memory at once.
-        "bank": {"train": {"steps": 30}},
-    }
-    held_out: ClassVar[dict[Split, int]] = {"valid": 192, "test": 192}
-    digits: ClassVar = 3
-    input_size = ROWS
-    output_size = 10
-
-    def __init__(
-        self,
-        length: Annotated[int, Range(low=64)] = 200,
-        *,
-        test_lengths: Sequence[PositiveInt] = (100, 1000, 20_000),
-        noise: NonNegativeFloat = 0.2,
-        seed: NonNegativeInt = 0,
-    ) -> None:
-        super().__init__(seed)
-        self.length, self.test_lengths, self.noise = length, tuple(test_lengths), noise
-        self._images = NoisePaddedDigits()._data
-        self._test_length = length
-
-    @property
-    def chance(self) -> Chance:
-        """All digits are equally likely."""
-        return Chance(math.log(10), 0.1, "any digit")
-
-    def test_tasks(self) -> dict[str, Task]:
-        """Return the test at each length."""
-        tests: dict[str, Task] = {}
-        for length in self.test_lengths:
-            test = copy.copy(self)
-            test._test_length = length
-            tests[f"{length} steps"] = test
-        return tests
-
-    def batch(self, split: Split, index: int, size: int) -> Batch:
-        """Draw the sequences of a batch; training sequences of a batch have one length."""
-        if split == "train":
-            generator = self.generator(split, index)
-            # As many short as long sequences: a uniform logarithm.
-            fraction = torch.rand((), generator=generator).item()
-            steps = round(SHORTEST * (self.length / SHORTEST) ** fraction)
-            count = int(torch.randint(1, self.digits + 1, (), generator=generator))
-            return self._draw(split, size, (steps, steps), count, generator)
-        sizes = (self._test_length, self._test_length // 2)
-
-        def draw(block: int, count: int) -> Batch:
-            return self._draw(split, count, sizes, self.digits, self.generator(split, block))
-
-        axes = (1, 0, 0, 1, 1, 1, 0, 0, 0)
-        return Batch(*self.cut_from_blocks(draw, split, index, size, axes))
-
-    def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Draw `size` sequences of the length of a test."""
-        sizes = (self._test_length, self._test_length // 2)
-        return self._draw("test", size, sizes, self.digits, generator)
-
-    def _draw(
-        self,
-        split: Split,
-        size: int,
-        sizes: tuple[int, int],
-        count: int,
-        generator: torch.Generator,
-    ) -> Batch:
-        (steps, until), (images, labels) = sizes, self._images[split]
-        x = self.noise * torch.randn(steps, size, ROWS, generator=generator)
-        # Digits do not overlap: each start leaves the rows of the digits before it.
-        starts = torch.randint(0, until - ROWS * count + 1, (count, size), generator=generator)
-        starts = starts.sort(0).values + ROWS * torch.arange(count).unsqueeze(1)
-        digits = torch.randint(0, len(images), (count, size), generator=generator)
-        for start, index in zip(starts, digits, strict=True):
-            rows = (start + torch.arange(ROWS).unsqueeze(1)).unsqueeze(-1).expand(-1, -1, ROWS)
-            x.scatter_add_(0, rows, images[index].transpose(0, 1))
-        return Batch(x, labels[digits[-1]])

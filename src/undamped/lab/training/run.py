@@ -25,13 +25,7 @@ from undamped._base.options import NonNegativeInt, check, convert, options_of
 from undamped._base.registry import models, tasks
 from undamped.lab.data.recordings.bands import Bands
 from undamped.lab.data.recordings.preparation import Preparation
-from undamped.lab.files import (
-    read_json,
-    read_tensors,
-    write_json,
-    write_tensors,
-    write_text,
-)
+from undamped.lab.files import read_json, read_tensors, write_json, write_tensors, write_text
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.options import TrainOptions
 from undamped.lab.training.origins import check_origins

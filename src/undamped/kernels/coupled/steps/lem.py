@@ -138,6 +138,6 @@ class LongExpressivePass(CompiledPass):
 
 
 LOOPS = {
-    "LongExpressive": (forward_loop(lem_forward, has_memory=True), backward_loop(lem_backward)),
+    "LongExpressive": (forward_loop(lem_forward, has_memory=True), backward_loop(lem_backward))
 }
 PASS = LongExpressivePass

