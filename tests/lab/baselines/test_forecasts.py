@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -200,7 +201,7 @@ def test_bands_are_order_statistics_of_errors():
     bands = Bands.fit(np.zeros_like(truth), truth, (0.1, 0.5, 0.9))
     wanted = np.sort(truth, axis=0)[[199, 999, 1799], :, 0].T  # the ⌊2000 q⌋-th, ⌈2000 q⌉-th
     assert np.array(bands.offsets)[:, 0] == pytest.approx(wanted)
-    again = Bands(**json.loads(json.dumps(bands.to_dict())))
+    again = Bands(**json.loads(json.dumps(asdict(bands))))
     assert np.array_equal(again.around(np.ones((1, 2, 1))), bands.around(np.ones((1, 2, 1))))
 
 

@@ -36,7 +36,7 @@ class WindowPerceptron(TaskModel):
         hidden_size: Units of the hidden layer.
 
     Example:
-        >>> model = undamped.build("window", shape=undamped.TaskShape(3, 2), window=16)
+        >>> model = undamped.build("window", shape=undamped.models.TaskShape(3, 2), window=16)
         >>> model(torch.randn(50, 4, 3)).shape
         torch.Size([4, 2])
 
