@@ -414,6 +414,7 @@ def clone_tiny():
     return SequenceClassifier(**TINY)
 
 
+@pytest.mark.process
 def test_grid_search_alone_and_in_processes():
     X, y = waves(count=12)
     grid = {"hidden_size": [2, 4]}

@@ -44,6 +44,7 @@ print(json.dumps([len(calls), len({file for file, *_ in calls})]))
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("options", "most_functions", "most_files"),
     [

@@ -15,7 +15,7 @@ from undamped.lab.files import read_tensors
 from undamped.lab.training import Run, fit, resume
 from undamped.lab.training.checkpoint import load_checkpoint
 
-pytestmark = pytest.mark.usefixtures("all_held_out")
+pytestmark = [pytest.mark.usefixtures("all_held_out"), pytest.mark.process]
 
 
 def weights(run):
@@ -28,7 +28,6 @@ def assert_near(mine, theirs, far):
         torch.testing.assert_close(tensor, theirs[name], atol=far, rtol=far)
 
 
-@pytest.mark.process
 def test_two_processes_that_training_starts_go_on_as_one_does(tmp_path):
     """The moments of the optimiser come out of a checkpoint; no two processes may share them."""
     alone = fit(
