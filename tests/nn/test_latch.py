@@ -1,8 +1,10 @@
 """The latch network: closed gates hold a state exactly, for any time."""
 
+import pytest
 import torch
 
 import undamped
+from undamped.nn import in_chunks
 
 
 def closed(net):
@@ -42,3 +44,20 @@ def test_the_gradient_through_closed_gates_is_one():
 def test_later_layers_read_the_input_too():
     net = undamped.nn.Latch(3, 16, num_layers=3)
     assert [net.cell(layer).input_size for layer in range(3)] == [3, 19, 19]
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-12), (torch.float32, 1e-4)])
+def test_chunks_of_time_change_nothing(dtype, error, monkeypatch):
+    torch.manual_seed(0)
+    net = undamped.nn.Latch(5, 16, num_layers=3).to(dtype)
+    x, lengths = torch.randn(3_000, 4, 5, dtype=dtype), torch.tensor([3_000, 17, 1, 2_000])
+
+    def gradients():
+        output, _ = net.last(x, lengths=lengths)
+        return torch.autograd.grad(output.square().sum(), list(net.parameters()))
+
+    complete = gradients()
+    monkeypatch.setattr(in_chunks, "SAVED_BYTES", 6)
+    assert in_chunks.should_chunk(net, x)
+    for gradient, expected in zip(gradients(), complete, strict=True):
+        assert (gradient - expected).abs().max() <= error * expected.abs().max() + error

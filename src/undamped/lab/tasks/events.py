@@ -40,7 +40,8 @@ class LengthOptions(TypedDict, total=False):
 
     length: Annotated[int, Default(128, "Steps of the longest training sequences."), Range(low=64)]
     test_lengths: Annotated[
-        Sequence[int], Default((256, 1024, 4096, 16384), "Steps of the test sequences.")
+        Sequence[Annotated[int, Range(low=64)]],
+        Default((256, 1024, 4096, 16384), "Steps of the test sequences."),
     ]
     seed: Annotated[NonNegativeInt, Default(0, "Seed of the data.")]
 
@@ -53,7 +54,7 @@ class LongTests(GeneratedTask):
             "model": {"hidden_size": 64},
             "train": {**COSINE, "steps": 2000, "batch_size": 64, "learning_rate": 0.005},
         },
-        "latch": {"model": {"num_layers": 3}, "train": {"steps": 1000}},
+        "latch": {"model": {"num_layers": 3}, "train": {"steps": 2500}},
         # A closed-form model is fitted to batches that are in memory at once.
         "bank": {"train": {"steps": 20}},
     }
@@ -82,23 +83,16 @@ class LongTests(GeneratedTask):
             tests[f"{length} steps"] = test
         return tests
 
-    def batch(self, split: Split, index: int, size: int) -> Batch:
-        """Draw a batch; its training sequences have one random length."""
+    def draw_split(self, split: Split, size: int, generator: torch.Generator) -> Batch:
+        """Draw training sequences of one random length, or held-out ones of a fixed length."""
+        steps = self._held_out_length
         if split == "train":
-            generator = self.generator(split, index)
-            steps = torch.randint(self.shortest, self.length + 1, (), generator=generator)
-            return self.draw_steps(split, size, int(steps), generator)
-
-        def draw(block: int, count: int) -> Batch:
-            generator = self.generator(split, block)
-            return self.draw_steps(split, count, self._held_out_length, generator)
-
-        axes = (1, 0, 0, 1, 1, 1, 0, 0, 0)
-        return Batch(*self.cut_from_blocks(draw, split, index, size, axes))
+            steps = int(torch.randint(self.shortest, self.length + 1, (), generator=generator))
+        return self.draw_steps(split, size, steps, generator)
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
         """Draw sequences as long as those of a test."""
-        return self.draw_steps("test", size, self._held_out_length, generator)
+        return self.draw_split("test", size, generator)
 
 
 class EventTask(LongTests):
@@ -124,18 +118,14 @@ class EventTask(LongTests):
 
     @property
     def chance(self) -> Chance:
-        """The commonest answer over all orders of the events, which are equally likely."""
-        frequency = self.frequencies().max().item()
-        return Chance(math.log(self.output_size), frequency, "always the commonest answer")
+        """The commonest answer; its loss is the entropy of the answers."""
+        frequencies = self.frequencies()
+        entropy = -(frequencies * frequencies.log()).sum().item()
+        return Chance(entropy, frequencies.max().item(), "always the commonest answer")
 
     def frequencies(self) -> Tensor:
-        """Return the probability of every answer: over all orders of the events, or a sample."""
-        count = len(self.multiset)
-        if count <= 7:
-            orders = torch.tensor(list(permutations(range(count)))).T
-        else:
-            generator = torch.Generator().manual_seed(0)
-            orders = torch.rand(count, 100_000, generator=generator).argsort(0)
+        """Return the probability of every answer, over all orders of the events."""
+        orders = torch.tensor(list(permutations(range(len(self.multiset))))).T
         per_query = [
             self.answers_of(self.multiset[orders], torch.full((orders.shape[1],), query))
             for query in range(max(1, self.queries))
@@ -308,6 +298,10 @@ class LastValue(EventTask):
     symbols, output_size, queries = 9, 3, 3
     multiset = torch.arange(9)
 
+    def frequencies(self) -> Tensor:
+        """Return one third for every value, which are exchangeable; there are 9! orders."""
+        return torch.full((3,), 1 / 3)
+
     def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
         """Return the value of the last event whose key is the query; a symbol is 3 key + value."""
         matches = (events // 3 == query).long()
@@ -360,7 +354,7 @@ class LastDigit(LongTests):
     @checked
     def __init__(self, noise: NonNegativeFloat = 0.2, **options: Unpack[LengthOptions]) -> None:
         super().__init__(**options)
-        self.noise, self._images = noise, NoisePaddedDigits().load()
+        self.noise, self._digits = noise, NoisePaddedDigits()
 
     @property
     def chance(self) -> Chance:
@@ -369,7 +363,7 @@ class LastDigit(LongTests):
 
     def draw_steps(self, split: Split, size: int, steps: int, generator: torch.Generator) -> Batch:
         """Draw sequences with up to three digits, in tests three in the first half."""
-        images, labels = self._images[split]
+        images, labels = self._digits._data[split]
         count, until = self.digits, steps // 2
         if split == "train":
             count, until = int(torch.randint(1, count + 1, (), generator=generator)), steps

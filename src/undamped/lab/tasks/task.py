@@ -234,15 +234,19 @@ class GeneratedTask(Task):
     def draw(self, size: int, generator: torch.Generator) -> Batch:
         """Draw `size` new sequences."""
 
+    def draw_split(self, split: Split, size: int, generator: torch.Generator) -> Batch:
+        """Draw `size` new sequences of a split; by default all splits are alike."""
+        return self.draw(size, generator)
+
     def batch(self, split: Split, index: int, size: int) -> Batch:
         """Draw the sequences of batch `index`; held-out ones do not depend on `size`."""
         if split == "train":
-            return self.draw(size, self.generator(split, index))
+            return self.draw_split(split, size, self.generator(split, index))
         inputs, targets = batch_axes(self)
         axes = (inputs, targets, 0, 1, inputs, 1, targets, 0, 0)
 
         def draw(block: int, count: int) -> Batch:
-            return self.draw(count, self.generator(split, block)).expanded()
+            return self.draw_split(split, count, self.generator(split, block)).expanded()
 
         return Batch(*self.cut_from_blocks(draw, split, index, size, axes))
 

@@ -229,10 +229,8 @@ def backtest(
                 done = (index * folds + fold) / (len(models) * folds)
                 progress(f"{model}, fold {fold + 1} of {folds}", done)
 
-        chosen_options = (model_options or {}).get(model, {})
-        results.append(
-            _backtest_model(model, tasks, origins, chosen_options, dict(train or {}), seed, report)
-        )
+        settings = (model_options or {}).get(model, {}), dict(train or {})
+        results.append(_backtest_model(model, tasks, origins, *settings, seed, report))
     last = tasks[-1]
     channels = [series_set.channels.index(name) for name in last.preparation.forecast]
     levels = next((m.forecasts.levels for m in results if m.forecasts is not None), ())
