@@ -14,6 +14,15 @@ from undamped._base.registry import models
 from undamped.models.task_model import TaskModel
 
 
+def check_readout(name: str, shape: TaskShape) -> None:
+    """Raise an error if a task needs an answer at every step from a model that answers once."""
+    if shape.readout != "last":
+        raise OptionError(
+            f"model '{name}' answers once, after the last step, but the task needs an answer at "
+            "every step. Choose a recurrent model."
+        )
+
+
 @models.register("window")
 class WindowPerceptron(TaskModel):
     """A perceptron that reads the last steps of a sequence and nothing else.
@@ -51,11 +60,7 @@ class WindowPerceptron(TaskModel):
         self, shape: TaskShape, *, window: PositiveInt = 64, hidden_size: PositiveInt = 128
     ) -> None:
         super().__init__()
-        if shape.readout != "last":
-            raise OptionError(
-                "model 'window' answers once, after the last step, but the task needs an answer at "
-                "every step. Choose a recurrent model."
-            )
+        check_readout("window", shape)
         self.window = window
         self.layers = nn.Sequential(
             nn.Linear(window * shape.input_size, hidden_size),

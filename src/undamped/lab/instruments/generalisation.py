@@ -133,14 +133,20 @@ def generalisation(
             "with task.holdout=95"
         )
     names = sorted(parts, key=lambda name: name == optional.in_distribution(task))
-    scores = [_score(model, parts[name], sequences) for name in names]
+    scores = [score_test(model, parts[name], sequences) for name in names]
     return Generalisation(
         tuple(names), np.array(scores), task.chance.metric, task.metric, sequences, name
     )
 
 
-def _score(model: nn.Module, task: Task, sequences: int) -> float:
-    """Return the metric of a model on the first sequences of a test."""
+def score_test(model: nn.Module, task: Task, sequences: int) -> float:
+    """Return the metric of a model on the first sequences of a test.
+
+    Args:
+        model: The model.
+        task: The test.
+        sequences: Largest number of sequences.
+    """
     total, count = 0.0, 0.0
     device = next(model.parameters()).device
     with evaluating(model), torch.no_grad():

@@ -15,10 +15,12 @@ from undamped.lab.tasks.events import EventAtPosition as EventAtPosition
 from undamped.lab.tasks.events import EventBeforeLast as EventBeforeLast
 from undamped.lab.tasks.events import EventOrder as EventOrder
 from undamped.lab.tasks.events import FirstEvent as FirstEvent
+from undamped.lab.tasks.events import FirstIsLast as FirstIsLast
 from undamped.lab.tasks.events import Flags as Flags
 from undamped.lab.tasks.events import LastDigit as LastDigit
 from undamped.lab.tasks.events import LastEvent as LastEvent
 from undamped.lab.tasks.events import LastValue as LastValue
+from undamped.lab.tasks.events import NextEvent as NextEvent
 from undamped.lab.tasks.events import PrefixDepth as PrefixDepth
 from undamped.lab.tasks.images import CIFAR10Images as CIFAR10Images
 from undamped.lab.tasks.images import MNISTImages as MNISTImages

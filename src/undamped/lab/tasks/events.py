@@ -29,7 +29,8 @@ from torch.nn import functional as F
 
 from undamped._base.checked import checked
 from undamped._base.contract import Batch
-from undamped._base.options import Default, NonNegativeFloat, NonNegativeInt, Range
+from undamped._base.errors import OptionError
+from undamped._base.options import Default, NonNegativeFloat, NonNegativeInt, PositiveInt, Range
 from undamped._base.registry import tasks
 from undamped.lab.tasks.noise_padded import ROWS, NoisePaddedDigits
 from undamped.lab.tasks.task import COSINE, Chance, GeneratedTask, Split, Task
@@ -39,10 +40,14 @@ class LengthOptions(TypedDict, total=False):
     """Lengths of sequences: short ones in training, long ones in tests."""
 
     length: Annotated[int, Default(128, "Steps of the longest training sequences."), Range(low=64)]
+    shortest: Annotated[
+        int, Default(32, "Steps of the shortest training sequences."), Range(low=32)
+    ]
     test_lengths: Annotated[
         Sequence[Annotated[int, Range(low=64)]],
         Default((256, 1024, 4096, 16384), "Steps of the test sequences."),
     ]
+    sequences: Annotated[PositiveInt, Default(384, "Test sequences of each length.")]
     seed: Annotated[NonNegativeInt, Default(0, "Seed of the data.")]
 
 
@@ -54,19 +59,22 @@ class LongTests(GeneratedTask):
             "model": {"hidden_size": 64},
             "train": {**COSINE, "steps": 2000, "batch_size": 64, "learning_rate": 0.005},
         },
-        "latch": {"model": {"num_layers": 3}, "train": {"steps": 2500}},
+        "latch": {"model": {"hidden_size": 32, "num_layers": 3}},
         # A closed-form model is fitted to batches that are in memory at once.
         "bank": {"train": {"steps": 20}},
     }
-    held_out: ClassVar[dict[Split, int]] = {"valid": 192, "test": 384}
-    shortest: ClassVar = 32
-    """Steps of the shortest training sequences."""
 
     @checked
     def __init__(self, **options: Unpack[LengthOptions]) -> None:
         complete: Any = options  # `checked` fills in the defaults
         super().__init__(complete["seed"])
+        self.held_out = {"valid": 192, "test": complete["sequences"]}
         self.length: int = complete["length"]
+        self.shortest: int = complete["shortest"]
+        if self.shortest > self.length:
+            raise OptionError(
+                f"task.shortest must be at most task.length={self.length}, got {self.shortest}."
+            )
         self.test_lengths: tuple[int, ...] = tuple(complete["test_lengths"])
         self._held_out_length = self.length
 
@@ -283,6 +291,41 @@ class EventAtPosition(EventTask):
         return events.gather(0, query.unsqueeze(0))[0]
 
 
+@tasks.register("next-event")
+class NextEvent(EventTask):
+    """Name the symbol that was marked after the symbol that the last step names.
+
+    After the last of four marked symbols comes the first one again.
+
+    Reference:
+        C. Olsson and others. In-context learning and induction heads. Transformer Circuits, 2022.
+    """
+
+    symbols = output_size = queries = 4
+    multiset = torch.arange(4)
+
+    def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
+        """Return the symbol after the one that is the query."""
+        return events.roll(-1, 0).gather(0, (events == query).long().argmax(0, keepdim=True))[0]
+
+
+@tasks.register("first-is-last")
+class FirstIsLast(EventTask):
+    """Tell whether the first and the last of four marked symbols are the same.
+
+    Reference:
+        S. Hochreiter, J. Schmidhuber. Long short-term memory. Neural Computation 9, 1997: long time
+        lags with noise in between.
+    """
+
+    symbols = output_size = 2
+    multiset = torch.tensor([0, 0, 0, 1])
+
+    def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
+        """Return 1 if both are the same."""
+        return (events[0] == events[-1]).long()
+
+
 @tasks.register("last-value")
 class LastValue(EventTask):
     """Recall the value that was written last under a key.
@@ -345,8 +388,6 @@ class LastDigit(LongTests):
         E. Alpaydin, C. Kaynak. Optical recognition of handwritten digits. UCI, 1998.
     """
 
-    held_out: ClassVar[dict[Split, int]] = {"valid": 192, "test": 192}
-    shortest: ClassVar = 40
     digits: ClassVar = 3
     input_size = ROWS
     output_size = 10

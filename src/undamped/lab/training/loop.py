@@ -93,7 +93,7 @@ class Training:
     @property
     def spent(self) -> float:
         """The fraction of the budget that is spent."""
-        return self.budget.spent(self.progress.step, self.progress.seconds)
+        return self.budget.spent(self.progress)
 
 
 def train_by_gradients(training: Training, group: ProcessGroup) -> None:
@@ -145,6 +145,7 @@ def train(fabric: Fabric, training: Training) -> None:
             progress.add(update)
             progress.learning += time.perf_counter() - start
             progress.seconds = time.perf_counter() - clock
+            progress.cpu_seconds = time.process_time() - cpu_clock
 
             done, stopped = training.spent >= 1, training.stop.requested
             if fabric.world_size > 1:  # clocks and signals differ from process to process

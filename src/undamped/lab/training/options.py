@@ -12,7 +12,7 @@ from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, Posi
 Rate = Annotated[float, Range(low=0, open_low=True, high=1e30)]
 Decay = Annotated[float, Range(low=0, high=1e6)]
 
-BUDGETS = ("steps", "epochs", "seconds", "minutes")
+BUDGETS = ("steps", "epochs", "seconds", "minutes", "cpu_seconds")
 """The options that limit a training, of which only one may be set."""
 
 
@@ -25,6 +25,7 @@ class TrainOptions:
         epochs: Number of passes over the training data.
         seconds: Time limit; the last step is finished.
         minutes: Time limit in minutes.
+        cpu_seconds: Limit of CPU time, which a busy machine does not shorten.
         batch_size: Sequences per batch, over all processes together.
         accumulate: Batches per step. Their gradients are added up, each weighted by its number of
             targets, before the optimizer step, so that a large batch fits into memory.
@@ -63,6 +64,7 @@ class TrainOptions:
     epochs: PositiveFloat | None = None
     seconds: PositiveFloat | None = None
     minutes: PositiveFloat | None = None
+    cpu_seconds: PositiveFloat | None = None
     batch_size: PositiveInt = 64
     accumulate: PositiveInt = 1
     workers: NonNegativeInt | None = None
@@ -93,8 +95,8 @@ class TrainOptions:
         budgets = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(budgets) > 1:
             raise OptionError(
-                "Only one of train.steps, train.epochs, train.seconds and train.minutes can limit "
-                f"a training, got {' and '.join(budgets)}."
+                "Only one of train.steps, train.epochs, train.seconds, train.minutes and "
+                f"train.cpu_seconds can limit a training, got {' and '.join(budgets)}."
             )
         if self.batch_size % self.processes:
             raise OptionError(

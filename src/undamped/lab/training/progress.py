@@ -135,7 +135,7 @@ class Progress:
 
 
 class Budget:
-    """The limit of a training: steps, epochs or seconds.
+    """The limit of a training: steps, epochs, seconds or CPU seconds.
 
     Args:
         options: The training options, one of which is the budget.
@@ -146,6 +146,7 @@ class Budget:
         per_epoch = task.count("train", options.batch_size)  # in batches
         self.steps = options.steps
         self.seconds = options.time_limit
+        self.cpu_seconds = options.cpu_seconds
         if options.epochs is not None:
             if per_epoch is None:
                 raise OptionError(
@@ -161,11 +162,13 @@ class Budget:
             epoch_steps = max(1, (per_epoch or 0) // options.accumulate)
             self.validate_every = epoch_steps if per_epoch else _STEPS_BETWEEN_VALIDATIONS
 
-    def spent(self, step: int, seconds: float) -> float:
+    def spent(self, progress: Progress) -> float:
         """Return the fraction of the budget that is spent; 1 and more is all of it."""
         if self.steps is not None:
-            return step / self.steps
-        return seconds / (self.seconds or math.inf)
+            return progress.step / self.steps
+        if self.cpu_seconds is not None:
+            return progress.cpu_seconds / self.cpu_seconds
+        return progress.seconds / (self.seconds or math.inf)
 
 
 class ProgressBar:

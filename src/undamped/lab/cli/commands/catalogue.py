@@ -163,6 +163,33 @@ class Bench(NamedTuple):
     as_json: AsJson = False
 
 
+@command("benchmark", "experiments.benchmark")
+class Benchmark(NamedTuple):
+    """Measure which models remember, on tasks that cannot be solved without memory.
+
+    Every model has the same CPU time. Scores are written to a folder, one file per training; the
+    same command continues there, and several processes can share the work.
+
+    Example: `undamped benchmark memory --minutes 60`
+    """
+
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The benchmark: memory.")]
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="tasks=flags,cups, models=latch,lstm or your own with --with FILE, seeds=3, "
+            "cpu_seconds=30 of each training, trained=128,1024 for the lengths of training.",
+        ),
+    ] = None
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Start no training that would end later; about 60 for the small table."),
+    ] = None
+    out: Annotated[Path, typer.Option(help="The folder of the scores.")] = Path("runs/memory")
+    as_json: AsJson = False
+
+
 @command("reproduce", "experiments.reproduce", entries="experiments")
 class Reproduce(NamedTuple):
     """Repeat an experiment of a paper and print its numbers next to the published ones.

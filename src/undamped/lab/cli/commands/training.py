@@ -24,8 +24,8 @@ class Train(NamedTuple):
             help="A task or a file of recordings, a model, and settings such as task.delay=200 "
             "model.hidden_size=128 train.steps=2000 seed=3; for a file also target=COLUMN. For a "
             "file without a model, or with the model 'auto', several models are trained for "
-            "train.minutes=5 and the best one is selected. Without a task: noise-padded digits "
-            "with unicornn, and an lstm that is trained for the same time.",
+            "train.minutes=5 and the best one is selected. Without a task: flags that are set "
+            "and reset among distractors, with latch and four other models.",
         ),
     ] = None
     out: Annotated[
@@ -36,7 +36,7 @@ class Train(NamedTuple):
         Path | None, typer.Option("--resume", help="Continue this interrupted run instead.")
     ] = None
     baseline: Annotated[
-        str | None, typer.Option(help="A second model, which is trained for the same time.")
+        str | None, typer.Option(help="A second model, which is trained for the same CPU time.")
     ] = None
     watch: Annotated[
         bool, typer.Option("--watch", help="Serve a live page on localhost during training.")

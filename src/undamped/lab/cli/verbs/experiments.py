@@ -8,11 +8,12 @@ from typing import Any
 from rich.markdown import Markdown
 
 from undamped._base.errors import OptionError
+from undamped._base.options import unknown_name
 from undamped._base.registry import benchmarks, experiments
 from undamped.lab.catalogue import settings_of
-from undamped.lab.cli.commands.catalogue import Bench, Reproduce
+from undamped.lab.cli.commands.catalogue import Bench, Benchmark, Reproduce
 from undamped.lab.cli.progress import progress_bar
-from undamped.lab.cli.screen import console, print_json
+from undamped.lab.cli.screen import console, print_json, print_lines
 from undamped.lab.cli.settings import read_options
 from undamped.lab.files import write_text
 
@@ -35,6 +36,22 @@ def bench(options: Bench) -> None:
         print_json(result.to_dict())
     else:
         console().print(result.summary())
+
+
+def benchmark(options: Benchmark) -> None:
+    """Run the memory benchmark as far as the time allows, and print its tables."""
+    from undamped.lab.benchmarks.memory_tasks import run
+
+    if options.name != "memory":
+        raise unknown_name("benchmark of models", options.name, ["memory"])
+    settings = read_options("benchmark memory", run, options.words or [])
+    settings |= {"minutes": options.minutes, "out": options.out}
+    result = _run("benchmark memory", run, settings, None)
+    if options.as_json:
+        print_json(result.to_dict())
+    else:
+        console().print(result.summary())
+        print_lines(f"Scores, report.md, paper.md and the heat map: {options.out}")
 
 
 def reproduce(options: Reproduce) -> None:

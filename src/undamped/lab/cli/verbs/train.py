@@ -16,6 +16,7 @@ from rich.table import Table
 from undamped._base.errors import OptionError
 from undamped._base.options import options_of
 from undamped._base.registry import models, tasks
+from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.cli.commands.training import Resume, Train
 from undamped.lab.cli.next_steps import next_steps
 from undamped.lab.cli.screen import (
@@ -37,11 +38,17 @@ from undamped.lab.training import Run, fit
 from undamped.lab.training import resume as continue_run
 from undamped.lab.training.devices import is_launched, is_secondary_rank
 from undamped.lab.training.fit import AUTO
+from undamped.lab.training.options import BUDGETS
 from undamped.lab.training.origins import with_words
 from undamped.lab.training.portfolio.attempt import in_short
 
-DEFAULT_TASK, DEFAULT_MODEL, DEFAULT_BASELINE = "digits", "unicornn", "lstm"
-BUDGET = ("steps", "epochs", "seconds", "minutes")
+DEFAULT_TASK, DEFAULT_MODEL = "flags", "latch"
+DEFAULT_BASELINES = ("lstm", "gru", "window", "bank")
+DEFAULT_OPTIONS: dict[str, dict[str, Any]] = {
+    "task": {"test_lengths": (256, 2048, 16384), "sequences": 200},
+    "train": {"steps": 2500, "goal": 1.0},
+}
+"""The settings of `undamped train` without a task, which takes about a minute."""
 
 
 def train(options: Train) -> None:
@@ -55,19 +62,19 @@ def train(options: Train) -> None:
         resume(Resume(options.interrupted, options.as_json))
         return
     with _live_page(options.watch) as started:
-        run, baseline = _train(options, started)
+        run, baselines = _train(options, started)
     if is_secondary_rank():
         return
-    _report(run, baseline, options.as_json)
+    _report(run, baselines, options.as_json)
     if options.page:
-        _add_page(run, baseline, options.as_json)
+        _add_page(run, baselines, options.as_json)
 
 
 def resume(options: Resume) -> None:
     """Continue an interrupted run and print its scores."""
     run = continue_run(options.run)
     if not is_secondary_rank():
-        _report(run, None, options.as_json)
+        _report(run, [], options.as_json)
 
 
 @contextmanager
@@ -95,12 +102,12 @@ def _live_page(requested: bool) -> Iterator[Callable[[Run], None]]:
             server.stop()
 
 
-def _add_page(run: Run, baseline: Run | None, as_json: bool) -> None:
+def _add_page(run: Run, baselines: list[Run], as_json: bool) -> None:
     """Write the page, which takes longer than the scores and is written after them."""
     from undamped.lab.cli.verbs.report import write_page
 
     try:
-        path = write_page(run, baseline)
+        path = write_page(run, baselines[0] if baselines else None)
     except KeyboardInterrupt:
         typer.echo(f"No page. Write it later: undamped report {run.path}", err=True)
         return
@@ -108,46 +115,62 @@ def _add_page(run: Run, baseline: Run | None, as_json: bool) -> None:
         print_lines(f"Page: {path}")
 
 
-def _train(request: Train, started: Callable[[Run], None]) -> tuple[Run, Run | None]:
-    settings, baseline = read_settings(request.words or [], request.config), request.baseline
+def _train(request: Train, started: Callable[[Run], None]) -> tuple[Run, list[Run]]:
+    settings = read_settings(request.words or [], request.config)
+    baselines = [request.baseline] if request.baseline is not None else []
     if len(settings.names) > 2:
         raise OptionError(
             f"'undamped train' takes a task and a model, got {len(settings.names)} names. Settings "
             "have the form key=value; 'undamped compare' trains several models."
         )
-    if not settings.names and baseline is None:
-        baseline = DEFAULT_BASELINE
+    first = {} if settings.names else DEFAULT_OPTIONS
+    if first and not baselines:
+        baselines = list(DEFAULT_BASELINES)
+        sys.stderr.write(
+            f"{DEFAULT_MODEL} and {len(baselines)} other models on the task {DEFAULT_TASK}: about "
+            "a minute on two idle cores.\n"
+        )
     recordings = settings.names[:1] == [FILE_TASKS[0]]
     defaults = (DEFAULT_TASK, AUTO if recordings else DEFAULT_MODEL)
     task, model = [*settings.names, *defaults[len(settings.names) :]]
-    for registry, name in ((tasks, task), (models, model), (models, baseline or model)):
+    for registry, name in ((tasks, task), *((models, name) for name in (model, *baselines))):
         if name != AUTO:
             registry[name]  # an unknown name is reported before other errors
     common: dict[str, Any] = {
-        "task_options": settings.task_options(task),
+        "task_options": {**first.get("task", {}), **settings.task_options(task)},
         "seed": settings.seed,
         "out": request.out or Path("runs"),
         "command": shlex.join(["undamped", *sys.argv[1:]]),
         "started": started,
     }
     options, train_options = settings.model_options(model), settings.train_options()
+    without_budget = {key: value for key, value in train_options.items() if key not in BUDGETS}
+    if train_options == without_budget:
+        train_options = {**first.get("train", {}), **train_options}
     run = fit(model, task, model_options=options, train=train_options, **common)
-    if baseline is None or run.settings["status"] != "finished":
-        return run, None
-    seconds = run.settings["result"]["seconds"]
-    without_budget = {key: value for key, value in train_options.items() if key not in BUDGET}
-    baseline_run = fit(
-        baseline,
-        run.task(),
-        # The baseline gets the options that it has: sizes and the like, not another model's Δt.
-        model_options={k: v for k, v in options.items() if k in options_of(models[baseline])},
-        train={**without_budget, "seconds": seconds},
-        **common,
-    )
-    return run, baseline_run
+    runs: list[Run] = []
+    for baseline in baselines:
+        if (runs or [run])[-1].settings["status"] != "finished":
+            break
+        budget: dict[str, Any] = {"cpu_seconds": run.settings["result"]["cpu_seconds"]}
+        if issubclass(models[baseline], ClosedFormModel):
+            budget = {}  # its time follows from the number of sequences
+        runs.append(
+            fit(
+                baseline,
+                run.task(),
+                # A baseline gets the options that it has: sizes, not another model's Δt.
+                model_options={
+                    k: v for k, v in options.items() if k in options_of(models[baseline])
+                },
+                train={**without_budget, **budget},
+                **common,
+            )
+        )
+    return run, runs
 
 
-def _report(run: Run, baseline: Run | None, as_json: bool) -> None:
+def _report(run: Run, baselines: list[Run], as_json: bool) -> None:
     """Print the scores of a run next to those of baselines, and commands to try next.
 
     Raises:
@@ -155,32 +178,40 @@ def _report(run: Run, baseline: Run | None, as_json: bool) -> None:
     """
     interrupted = run.settings["status"] == "interrupted"
     if as_json:
-        extra = {}
-        if baseline is not None:
-            extra = {"baseline": {"run": str(baseline.path), **baseline.settings}}
-        print_json({"run": str(run.path), **run.settings, **extra})
+        extra = [{"run": str(baseline.path), **baseline.settings} for baseline in baselines]
+        print_json(
+            {"run": str(run.path), **run.settings, **({"baselines": extra} if extra else {})}
+        )
     elif interrupted:
         steps = run.settings.get("steps", 0)
         console().print(
             f"Stopped after step {steps}. Continue: [bold]undamped resume {run.path}[/]"
         )
     else:
-        _print(run, baseline)
+        _print(run, baselines)
     if interrupted and not is_launched():
         raise typer.Exit(130)  # the code of programs that Ctrl-C ends; torchrun would see a crash
 
 
-def _print(run: Run, baseline: Run | None) -> None:
+def _print(run: Run, baselines: list[Run]) -> None:
     settings, task = run.settings, run.task()
     result, splits = settings["result"], task.test_tasks()
     screen = console()
     direction = "higher is better" if task.higher_is_better else "lower is better"
     screen.print("")
     screen.print(task.describe(), style="bold", markup=False)
+    same = [name for name, test in splits.items() if test.metric == task.metric]
+    several = bool(baselines) and len(same) > 1
     split = "test" if splits else "validation"
-    screen.print(f"{metric_name(task)} on the {split} split, {direction}", style="dim")
+    if several:
+        split = f"test split of {same[-1]}"
+    screen.print(f"{metric_name(task)} on the {split}, {direction}", style="dim")
     screen.print("")
-    screen.print(bars(_scores(settings, task, baseline), task))
+    finished = [baseline for baseline in baselines if baseline.result is not None]
+    screen.print(bars(_scores(settings, task, finished, same[-1:] if several else same), task))
+    if several:
+        screen.print("")
+        screen.print(_split_table([run, *finished], same, task))
     for name, test in splits.items():
         if test.metric != task.metric:
             screen.print(scores_line(name, result[name]))
@@ -202,31 +233,44 @@ def _print(run: Run, baseline: Run | None) -> None:
     screen.print(Panel(commands, title="What to try next", title_align="left", expand=False))
 
 
+def _split_table(runs: list[Run], splits: list[str], task: Task) -> Table:
+    """Return the score of every model on every test split."""
+    table = Table(title=f"{metric_name(task)} on every test split", title_justify="left")
+    table.add_column("model", no_wrap=True)
+    for split in splits:
+        table.add_column(split, justify="right")
+    for run in runs:
+        scores = (number(run.settings["result"][split][task.metric], task) for split in splits)
+        table.add_row(run.settings["model"]["name"], *scores)
+    return table
+
+
 def _scores(
-    settings: dict[str, Any], task: Task, baseline: Run | None
+    settings: dict[str, Any], task: Task, baselines: list[Run], same: list[str]
 ) -> list[tuple[str, float, str]]:
     """Return the rows of `bars`: the model on splits with the task's metric, then baselines."""
     model, result = settings["model"], settings["result"]
-    same = [name for name, test in task.test_tasks().items() if test.metric == task.metric]
     splits = same or ["valid"]
+    single = len(splits) == 1
     rows = [
         (
-            model["name"] if split in ("test", "valid") else f"{model['name']}, {split}",
+            model["name"] if single else f"{model['name']}, {split}",
             result[split][task.metric],
             _effort(settings) if index == 0 else "",
         )
         for index, split in enumerate(splits)
     ]
     rows += baseline_bars(task)
-    if baseline is not None and baseline.result is not None:
-        name = f"{baseline.settings['model']['name']}, same time"
-        rows.append((name, baseline.result[splits[0]][task.metric], _effort(baseline.settings)))
+    for baseline in baselines:
+        score = baseline.settings["result"][splits[0]][task.metric]
+        rows.append((baseline.settings["model"]["name"], score, _effort(baseline.settings)))
     return rows
 
 
 def _effort(settings: dict[str, Any]) -> str:
     count, steps = settings["model"]["parameters"], settings["result"]["steps"]
-    return f"{count:,} parameters, {steps:,} steps"
+    seconds = settings["result"]["cpu_seconds"]
+    return f"{count:,} parameters, {steps:,} steps, {seconds:.0f} CPU s"
 
 
 def portfolio_table(attempts: list[dict[str, Any]], task: Task) -> Table:

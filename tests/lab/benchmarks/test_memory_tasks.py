@@ -1,0 +1,111 @@
+"""The memory benchmark: plan, scores, certificates and what it refuses."""
+
+import json
+
+import pytest
+
+from undamped._base.errors import OptionError, RunError, UnknownNameError
+from undamped.extend import models
+from undamped.lab.baselines.window import WindowPerceptron
+from undamped.lab.benchmarks import memory_tasks
+from undamped.lab.benchmarks.memory_tasks import Score, Summary, run, summarise
+
+SMALL = {"tasks": ("flags",), "seeds": 1, "cpu_seconds": 0.2, "tested": (64, 256)}
+
+
+def score(entrant, accuracy, trained=128, certificate=False, **more):
+    return Score("flags", entrant, trained, 0, certificate, 0.125, accuracy, 400, **more)
+
+
+def test_scores_are_files_that_are_not_computed_again(tmp_path):
+    report = run(models=("latch", "window-64"), trained=(128, 1024), out=tmp_path, **SMALL)
+    names = sorted(path.name for path in (tmp_path / "scores").iterdir())
+    assert names == [
+        "flags--latch--1024--0.json",
+        "flags--latch--128--0.json",
+        "flags--window-64--1024--0.json",
+    ]
+    path = tmp_path / "scores" / "flags--latch--128--0.json"
+    stored = json.loads(path.read_text())
+    assert set(stored["accuracy"]) == {"64", "256"} and stored["chance"] == 0.125
+    assert 0.15 < stored["cpu_seconds"] < 10 and stored["updates"] >= 1
+    stored["accuracy"]["256"] = 1.0
+    path.write_text(json.dumps(stored))
+    again = run(models=("latch", "window-64"), trained=(128, 1024), out=tmp_path, **SMALL)
+    assert "100.0" in again.markdown() and "100.0" not in report.markdown()
+    assert (tmp_path / "memory-benchmark.png").stat().st_size > 5000
+    paper = (tmp_path / "paper.md").read_text()
+    assert paper.startswith("---") and "| flags |" in paper and "{{" not in paper
+
+
+def test_a_model_of_a_third_party_takes_part(tmp_path):
+    @models.register("my-window")
+    class MyWindow(WindowPerceptron):
+        """A window of another name."""
+
+    report = run(models=("my-window",), trained=(128,), out=tmp_path, **SMALL)
+    assert [record.entrant for record in report.records] == ["my-window"]
+    assert not report.records[0].certificate
+
+
+def test_the_certificate_is_the_best_score_without_memory():
+    scores = [
+        score("window-64", {"1024": 0.3}, 1024, True),
+        score("legendre", {"1024": 0.2}, 1024, True),
+        score("latch", {"1024": 0.9, "16384": 0.34}),
+    ]
+    summary = Summary(scores)
+    assert summary.certificate("flags", 1024) == (0.3, "window-64")
+    assert summary.certificate("flags", 16384) == (0.3, "window-64")
+    assert summary.certificate("flags", 256) == (0.125, "chance")
+    assert summary.has_memory("flags", "latch", 128, 1024)
+    # 0.34 is within two standard errors, 2 √(0.3 · 0.7/400) = 0.046, of 0.3.
+    assert not summary.has_memory("flags", "latch", 128, 16384)
+    text = summarise(scores).markdown()
+    assert "| flags | 30.0 | 90.0 |" in text and "| flags | 30.0 | [34.0] |" in text
+
+
+def test_the_small_table_comes_first():
+    entrants = {name: memory_tasks.ENTRANTS[name] for name in ("bank", "latch", "transformer")}
+    plan = list(memory_tasks._plan(("flags", "cups"), entrants, 2, (128, 1024, 16384)))
+    assert len(plan) == len(set(plan))
+    small = plan[: 2 * 2 * 3]
+    assert {(name, length) for _, name, length, _ in small} == {
+        ("bank", 1024),
+        ("latch", 128),
+        ("transformer", 128),
+    }
+    assert ("flags", "transformer", 16384, 0) not in plan and ("cups", "bank", 128, 0) not in plan
+    assert ("cups", "latch", 16384, 1) in plan
+
+
+def test_a_refusal_is_part_of_the_scores(tmp_path):
+    report = run(models=("gru-d",), trained=(128,), out=tmp_path, **SMALL | {"tested": (64,)})
+    assert report.records[0].refused or report.records[0].accuracy
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"minutes": 0.001}, OptionError, "too short for one training"),
+        ({"tasks": ("digits",)}, OptionError, "no tests at several lengths"),
+        ({"models": ("latsch",)}, UnknownNameError, "latch"),
+        ({"models": ("ets",)}, OptionError, "ets"),
+    ],
+)
+def test_impossible_requests_are_refused_before_any_training(tmp_path, options, error, words):
+    with pytest.raises(error, match=words):
+        run(**{**SMALL, "models": ("latch",), "out": tmp_path / "new", **options})
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"format": 2}, {"accuracy": [1]}, {"accuracy": {"x": 1.0}}, {"seed": "one"}, {"chance": None}],
+)
+def test_incompatible_files_of_scores_are_named(tmp_path, change):
+    path = tmp_path / "a.json"
+    values = {name: getattr(score("latch", {"64": 0.5}), name) for name in Score.__annotations__}
+    path.write_text(json.dumps({**values, **change}))
+    with pytest.raises(RunError, match=r"a\.json"):
+        Score.read(path)
