@@ -87,7 +87,7 @@ def test_list_and_show_do_not_import_torch(words):
 
 def test_train_ends_with_a_screen_worth_reading(tmp_path):
     out = ok("train", "adding", "gru", *TINY, "--baseline", "lstm", "--out", str(tmp_path))
-    for word in ("chance level", "gru", "lstm, same time", "parameters", "Trained in", "Run:"):
+    for word in ("chance level", "gru", "lstm", "parameters", "Trained in", "Run:"):
         assert word in out
     assert "What to try next" in out and "undamped compare adding gru" in out
     assert (tmp_path / "adding-lstm-1" / "run.json").exists()

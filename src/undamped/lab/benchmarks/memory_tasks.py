@@ -12,6 +12,7 @@ import itertools
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -200,27 +201,32 @@ def run(
     entrants = {name: ENTRANTS.get(name) or Entrant(name) for name in models}
     _check(tasks, entrants)
     folder = Path(out)
-    for part in ("scores", "locks"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
     plan = list(_plan(tasks, entrants, seeds, trained))
     start = time.perf_counter()
     for number, (task, name, length, seed) in enumerate(plan):
-        stub = Score(task, name, length, seed, entrants[name].certificate, 0.0, {})
-        path = folder / "scores" / stub.file
-        elapsed = time.perf_counter() - start
-        if minutes is not None and elapsed + cpu_seconds > 60 * minutes:
+        if minutes is not None and time.perf_counter() - start + cpu_seconds > 60 * minutes:
             break
-        with file_lock(folder / "locks" / stub.file, wait=False) as locked:
-            if not locked or path.exists():
-                continue
-            progress(f"{task}, {name}, {length} steps, seed {seed}", number / len(plan))
-            write_json(path, asdict(_train(stub, entrants[name], cpu_seconds, tested)))
+        stub = Score(task, name, length, seed, entrants[name].certificate, 0.0, {})
+        with _claim(folder, stub) as path:
+            if path is not None:
+                progress(f"{task}, {name}, {length} steps, seed {seed}", number / len(plan))
+                write_json(path, asdict(_train(stub, entrants[name], cpu_seconds, tested)))
     report = summarise([Score.read(path) for path in sorted((folder / "scores").glob("*.json"))])
     write_text(folder / "report.md", report.markdown())
     write_text(folder / "paper.md", paper(report))
     for name, figure in report.figures().items():
         figure.savefig(folder / f"{name}.png", dpi=110)
     return report
+
+
+@contextmanager
+def _claim(folder: Path, stub: Score) -> Iterator[Path | None]:
+    """Yield the file of a training that no process has made or is making; None for others."""
+    for part in ("scores", "locks"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    path = folder / "scores" / stub.file
+    with file_lock(folder / "locks" / stub.file, wait=False) as locked:
+        yield path if locked and not path.exists() else None
 
 
 def _check(tasks: Sequence[str], entrants: Mapping[str, Entrant]) -> None:
@@ -351,10 +357,12 @@ class Summary:
         Where no model without memory was trained at a length, the nearest shorter length counts:
         windows and memories of fixed size see a smaller part of a longer sequence.
         """
-        own = [s for s in self.scores if s.task == task]
-        best = max((s.chance for s in own), default=0.0), "chance"
-        lengths = [s.trained for s in own if s.certificate and s.accuracy and s.trained <= tested]
-        for name in {s.entrant for s in own if s.certificate} if lengths else ():
+        records = [s for s in self.scores if s.task == task]
+        best = max((s.chance for s in records), default=0.0), "chance"
+        lengths = [
+            s.trained for s in records if s.certificate and s.accuracy and s.trained <= tested
+        ]
+        for name in {s.entrant for s in records if s.certificate} if lengths else ():
             length = max(lengths)
             mean = self.mean(task, name, length, length)
             if mean is not None:
@@ -453,41 +461,45 @@ def _accuracies(summary: Summary, trained: int, tested: int) -> Table:
     return Table(("task", "without memory", *summary.networks), rows, title)
 
 
-def _networks(summary: Summary) -> Table:
-    """Return rank, solved tasks and cost of every network, after short training."""
-    columns = summary.columns
-    tested = columns[0] if columns else LENGTHS[1]
+def _ranks(summary: Summary, tested: int) -> dict[str, list[float]]:
+    """Return the rank of every network on every task; equal scores have the mean of their ranks."""
     ranks: dict[str, list[float]] = {name: [] for name in summary.networks}
     for task in summary.tasks:
         means = {n: summary.mean(task, n, SHORT, tested) for n in summary.networks}
-        means = {n: mean for n, mean in means.items() if mean is not None}
+        values = [mean for mean in means.values() if mean is not None]
         for name, mean in means.items():
-            better = sum(other > mean for other in means.values())
-            equal = sum(other == mean for other in means.values())
-            ranks[name].append(better + (equal + 1) / 2)
+            if mean is not None:
+                better = sum(value > mean for value in values)
+                ranks[name].append(better + (values.count(mean) + 1) / 2)
+    return ranks
+
+
+def _networks(summary: Summary) -> Table:
+    """Return rank, solved tasks and cost of every network, after short training."""
+    columns = summary.columns
+    ranks = _ranks(summary, columns[0]) if columns else {}
+
+    def solved(name: str, tested: int) -> int:
+        return sum(
+            (summary.mean(task, name, SHORT, tested) or 0) >= SOLVED
+            and summary.has_memory(task, name, SHORT, tested)
+            for task in summary.tasks
+        )
+
     rows = []
     for name in summary.networks:
-        own = [s for s in summary.scores if s.entrant == name and s.accuracy]
-        if not own:
-            continue
-        solved = [
-            sum(
-                (summary.mean(task, name, SHORT, length) or 0) >= SOLVED
-                and summary.has_memory(task, name, SHORT, length)
-                for task in summary.tasks
+        records = [s for s in summary.scores if s.entrant == name and s.accuracy]
+        if records:
+            rows.append(
+                (
+                    name,
+                    f"{fmean(ranks[name]):.1f}" if ranks.get(name) else "–",
+                    *(str(solved(name, tested)) for tested in columns),
+                    f"{fmean(s.cpu_seconds for s in records):.0f}",
+                    f"{fmean(s.updates for s in records):,.0f}",
+                    f"{max(s.parameters for s in records):,}",
+                )
             )
-            for length in columns
-        ]
-        rows.append(
-            (
-                name,
-                f"{fmean(ranks[name]):.1f}" if ranks[name] else "–",
-                *map(str, solved),
-                f"{fmean(s.cpu_seconds for s in own):.0f}",
-                f"{fmean(s.updates for s in own):,.0f}",
-                f"{max(s.parameters for s in own):,}",
-            )
-        )
     header = ("model", "mean rank", *(f"solved at {n:,}" for n in columns), "CPU s", "updates")
     title = f"Networks after short training; solved: at least {100 * SOLVED:.0f} %"
     return Table((*header, "parameters"), rows, title)
@@ -508,10 +520,12 @@ def heat_map(summary: Summary) -> Any:
             task, name = tasks[row], networks[column]
             mean, level = summary.mean(task, name, SHORT, tested), summary.certificate(task, tested)
             above = summary.has_memory(task, name, SHORT, tested)
-            share = 0.0 if mean is None else max(0.0, (mean - level[0]) / max(1e-9, 1 - level[0]))
-            each.add_patch(_square(column, row, share, above, mean is None))
+            fraction = (
+                0.0 if mean is None else max(0.0, (mean - level[0]) / max(1e-9, 1 - level[0]))
+            )
+            each.add_patch(_square(column, row, fraction, above, mean is None))
             if mean is not None:
-                colour = "white" if above and share > 0.5 else "black"
+                colour = "white" if above and fraction > 0.5 else "black"
                 text = f"{100 * mean:.0f}"
                 each.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
         each.set_xlim(-0.5, len(networks) - 0.5)
@@ -526,11 +540,11 @@ def heat_map(summary: Summary) -> Any:
     return figure
 
 
-def _square(column: int, row: int, share: float, above: bool, missing: bool) -> Any:
+def _square(column: int, row: int, fraction: float, above: bool, missing: bool) -> Any:
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 
-    colour = colormaps["Blues"](0.1 + 0.8 * share) if above else "white"
+    colour = colormaps["Blues"](0.1 + 0.8 * fraction) if above else "white"
     hatch = None if above or missing else "////"
     return Rectangle(
         (column - 0.5, row - 0.5), 1, 1, facecolor=colour, edgecolor="lightgrey", hatch=hatch

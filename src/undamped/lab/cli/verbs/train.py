@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 import typer
 from rich.panel import Panel
 from rich.table import Table
@@ -43,10 +44,10 @@ from undamped.lab.training.origins import with_words
 from undamped.lab.training.portfolio.attempt import in_short
 
 DEFAULT_TASK, DEFAULT_MODEL = "flags", "latch"
-DEFAULT_BASELINES = ("lstm", "gru", "window", "bank")
+DEFAULT_BASELINES: tuple[str, ...] = ("lstm", "gru", "window", "bank")
 DEFAULT_OPTIONS: dict[str, dict[str, Any]] = {
     "task": {"test_lengths": (256, 2048, 16384), "sequences": 200},
-    "train": {"steps": 2500, "goal": 1.0},
+    "train": {"steps": 1500, "goal": 1.0},
 }
 """The settings of `undamped train` without a task, which takes about a minute."""
 
@@ -124,8 +125,11 @@ def _train(request: Train, started: Callable[[Run], None]) -> tuple[Run, list[Ru
             "have the form key=value; 'undamped compare' trains several models."
         )
     first = {} if settings.names else DEFAULT_OPTIONS
+    if first:
+        # At these sizes a second thread does not help, and on a busy machine it hinders.
+        torch.set_num_threads(1)
     if first and not baselines:
-        baselines = list(DEFAULT_BASELINES)
+        baselines = [*DEFAULT_BASELINES]
         sys.stderr.write(
             f"{DEFAULT_MODEL} and {len(baselines)} other models on the task {DEFAULT_TASK}: about "
             "a minute on two idle cores.\n"
@@ -148,6 +152,17 @@ def _train(request: Train, started: Callable[[Run], None]) -> tuple[Run, list[Ru
     if train_options == without_budget:
         train_options = {**first.get("train", {}), **train_options}
     run = fit(model, task, model_options=options, train=train_options, **common)
+    return run, _train_baselines(run, baselines, options, without_budget, common)
+
+
+def _train_baselines(
+    run: Run,
+    baselines: list[str],
+    options: dict[str, Any],
+    train: dict[str, Any],
+    common: dict[str, Any],
+) -> list[Run]:
+    """Train other models for the CPU time of a run, with the options that they have as well."""
     runs: list[Run] = []
     for baseline in baselines:
         if (runs or [run])[-1].settings["status"] != "finished":
@@ -159,15 +174,15 @@ def _train(request: Train, started: Callable[[Run], None]) -> tuple[Run, list[Ru
             fit(
                 baseline,
                 run.task(),
-                # A baseline gets the options that it has: sizes, not another model's Δt.
+                # Sizes and the like, but not another model's Δt.
                 model_options={
                     k: v for k, v in options.items() if k in options_of(models[baseline])
                 },
-                train={**without_budget, **budget},
+                train={**train, **budget},
                 **common,
             )
         )
-    return run, runs
+    return runs
 
 
 def _report(run: Run, baselines: list[Run], as_json: bool) -> None:
@@ -202,9 +217,9 @@ def _print(run: Run, baselines: list[Run]) -> None:
     screen.print(task.describe(), style="bold", markup=False)
     same = [name for name, test in splits.items() if test.metric == task.metric]
     several = bool(baselines) and len(same) > 1
-    split = "test" if splits else "validation"
+    split = "test split" if splits else "validation split"
     if several:
-        split = f"test split of {same[-1]}"
+        split = f"test of {same[-1]}"
     screen.print(f"{metric_name(task)} on the {split}, {direction}", style="dim")
     screen.print("")
     finished = [baseline for baseline in baselines if baseline.result is not None]
