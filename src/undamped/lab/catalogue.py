@@ -141,7 +141,7 @@ def stub_text(package: str, index: dict[str, dict[str, str]] | None = None) -> s
     packages = [name for name in module.__all__ if name not in {*modules, *classes}]
     for kind, (names, _) in PACKAGES.items():
         if classes and names.classes_in(package) == classes:
-            modules |= names.classes_in(package, index and index[kind])
+            modules |= names.classes_in(package, index[kind] if index else None)
     imports = [f"from {source} import {name} as {name}" for name, source in modules.items()]
     imports += [f"from {package} import {name} as {name}" for name in packages]
     heading = f'"""{(module.__doc__ or "").splitlines()[0]}\n\n{NOTE}\n"""'
