@@ -32,6 +32,18 @@ def test_stubs_are_what_the_command_writes(package):
     assert path.read_text(encoding="utf-8") == stub_text(package), REMEDY
 
 
+def test_a_stub_follows_a_class_to_another_file():
+    text = stub_text("undamped.nn")
+    elsewhere = models.index | {"lstm": "undamped.nn.elsewhere:LSTM"}
+    elsewhere["new"] = "undamped.nn.elsewhere:New"
+    del elsewhere["gru"]
+    lines = stub_text("undamped.nn", {"models": elsewhere}).splitlines()
+    assert "from undamped.nn.elsewhere import LSTM as LSTM" in lines
+    assert "from undamped.nn.elsewhere import New as New" in lines
+    assert not [line for line in lines if line.endswith(" as GRU")]
+    assert len(set(lines) - set(text.splitlines())) == 2 and len(lines) == len(text.splitlines())
+
+
 @pytest.mark.process
 def test_the_index_is_what_the_command_writes():
     written = (SOURCE / "undamped" / "_index.json").read_text(encoding="utf-8")

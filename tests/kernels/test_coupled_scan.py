@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import undamped
 from undamped._base.registry import models
+from undamped.kernels import kernel_limits
 from undamped.nn.bases.cell import reference_scan
 from undamped.nn.bases.coupled import CoupledCell
 from undamped.nn.recurrent import Recurrent
@@ -142,19 +143,17 @@ def test_half_precision_takes_the_plain_loop():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["exprnn", "momentum-lstm", "incremental", "sru"])
 @pytest.mark.parametrize("ragged", [False, True])
-def test_shares_of_the_batch_give_what_the_whole_gives(name, ragged, monkeypatch):
-    from undamped.kernels.shared import threads
-
+def test_shares_of_the_batch_give_what_the_whole_gives(name, ragged):
     cell = cell_of(name, {}, 4)
     x = torch.randn(40, 17, 3, dtype=torch.float64).requires_grad_(True)
     state = state_of(cell, 17)
     lengths = torch.arange(17) * 2 + 5 if ragged else None
     whole = everything(cell.scan, cell, x, state, lengths)
-    monkeypatch.setattr(threads, "GRAIN", 1)
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        shares = everything(cell.scan, cell, x, state, lengths)
+        with kernel_limits(batch_grain=1):
+            shares = everything(cell.scan, cell, x, state, lengths)
     finally:
         torch.set_num_threads(threads)
     for one, two in zip(shares, whole, strict=True):

@@ -6,9 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from undamped.kernels import reference_independent_scan
+from undamped.kernels import kernel_limits, reference_independent_scan
 from undamped.kernels.indrnn.layer import independent_layer
-from undamped.kernels.shared import columns
 from undamped.kernels.shared.allocate import contiguous_copy, empty
 
 
@@ -102,27 +101,28 @@ def layer_inputs(dtype=torch.float64, steps=7, batch=3, features=2, hidden=5):
 @pytest.mark.parametrize("chunk", [2, 100])
 @pytest.mark.parametrize("nonlinearity", ["relu", "tanh"])
 @pytest.mark.parametrize("lengths", [None, [7, 2, 1]])
-def test_a_layer_agrees_with_the_equation(chunk, nonlinearity, lengths, monkeypatch):
-    monkeypatch.setattr(columns, "chunk_length", lambda *_: chunk)
+def test_a_layer_agrees_with_the_equation(chunk, nonlinearity, lengths):
     inputs = layer_inputs()
     ends = None if lengths is None else torch.tensor(lengths)
     x, matrix, bias, weight, state = (t.detach().numpy() for t in inputs)
     want = oracle(x @ matrix.T + bias, weight, state, SQUASH[nonlinearity], lengths)
-    got = independent_layer(*inputs, nonlinearity, ends)
-    for a, b in zip(got, want, strict=True):
-        np.testing.assert_allclose(a.detach().numpy(), b, rtol=1e-12, atol=1e-12)
-    assert torch.autograd.gradcheck(lambda *t: independent_layer(*t, nonlinearity, ends), inputs)
+    with kernel_limits(chunk_steps=chunk):
+        got = independent_layer(*inputs, nonlinearity, ends)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a.detach().numpy(), b, rtol=1e-12, atol=1e-12)
+        check = torch.autograd.gradcheck
+        assert check(lambda *t: independent_layer(*t, nonlinearity, ends), inputs)
 
 
-def test_a_layer_does_not_look_past_the_end(monkeypatch):
-    monkeypatch.setattr(columns, "chunk_length", lambda *_: 3)
+def test_a_layer_does_not_look_past_the_end():
     inputs = layer_inputs()
     ends = torch.tensor([7, 2, 1])
     with torch.no_grad():
         inputs[0][2:, 1] = torch.nan
         inputs[0][1:, 2] = torch.nan
-    outputs, last = independent_layer(*inputs, "relu", ends)
-    gradients = torch.autograd.grad(outputs.sum() + last.sum(), inputs)
+    with kernel_limits(chunk_steps=3):
+        outputs, last = independent_layer(*inputs, "relu", ends)
+        gradients = torch.autograd.grad(outputs.sum() + last.sum(), inputs)
     assert all(part.isfinite().all() for part in (outputs, last, *gradients))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba.core import caching
+from numba.core import caching, config, event
 
 from undamped.kernels.shared import jit
 
@@ -37,7 +37,7 @@ def twice(x):
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
 @pytest.mark.parametrize("left", [0, 20])
 def test_a_damaged_file_is_replaced(tmp_path, monkeypatch, ending, left):
-    monkeypatch.setattr(jit.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     assert jit.njit(cache=True)(twice)(2.0) == 4.0
     whole = {path: path.read_bytes() for path in tmp_path.rglob(f"*.{ending}")}
     assert whole
@@ -64,7 +64,7 @@ def test_without_a_place_that_can_be_written(tmp_path, monkeypatch):
     places = caching.CompileResultCacheImpl._locator_classes
     only = [place for place in places if "UserProvided" in place.__name__]
     monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", only)
-    monkeypatch.setattr(jit.config, "CACHE_DIR", "")
+    monkeypatch.setattr(config, "CACHE_DIR", "")
     monkeypatch.setattr(jit.tempfile, "gettempdir", lambda: str(tmp_path))
     assert jit.njit(cache=True)(twice)(2.0) == 4.0
     assert list(tmp_path.rglob("*.nbc")), "kept in the temporary place"
@@ -82,7 +82,7 @@ def test_a_folder_others_can_write_to_is_not_trusted(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_is_no_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(jit.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
 
     def fail(*_):
         raise OSError("no space left")
@@ -93,13 +93,13 @@ def test_a_full_disk_is_no_error(tmp_path, monkeypatch):
 
 def test_a_terminal_is_told_what_is_compiled(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr(jit, "MOMENT", 0.0)
 
     def own(x):
         return x * x
 
     own.__module__ = "undamped.kernels.own"
-    assert jit.njit()(own)(3.0) == 9.0
+    with event.install_listener("numba:compile", jit._Compiling(delay=0.0)):
+        assert jit.njit()(own)(3.0) == 9.0
     assert "compiling own for this machine" in capsys.readouterr().err
 
 

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import undamped
 from undamped._base.registry import models
+from undamped.kernels import kernel_limits
 from undamped.kernels.shared import threads
 from undamped.kernels.shared.threads import run_in_parallel
 from undamped.nn.recurrent import Recurrent
@@ -301,27 +302,26 @@ def test_shares_run_in_the_modes_of_the_caller(two_threads):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
-def test_inference_mode_with_shares_of_the_batch(name, two_threads, monkeypatch):
+def test_inference_mode_with_shares_of_the_batch(name, two_threads):
     """Threads write into what the caller made in inference mode."""
-    monkeypatch.setattr(threads, "GRAIN", 1)
     torch.manual_seed(0)
     net = undamped.build(name, input_size=3, hidden_size=8)
     x, lengths = torch.randn(20, 12, 3), torch.arange(12) + 5
-    with torch.no_grad():
+    with torch.no_grad(), kernel_limits(batch_grain=1):
         wanted = net(x)[0], net.last(x, None, lengths)[0]
-    with torch.inference_mode():
+    with torch.inference_mode(), kernel_limits(batch_grain=1):
         found = net(x)[0], net.last(x, None, lengths)[0]
     assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
 
 
 @pytest.mark.slow
-def test_a_default_device_elsewhere_is_nothing_to_the_kernels(two_threads, monkeypatch):
-    monkeypatch.setattr(threads, "GRAIN", 1)
+def test_a_default_device_elsewhere_is_nothing_to_the_kernels(two_threads):
     for name in ("unicornn", "indrnn", "lstm", "urnn"):
         net = undamped.build(name, input_size=3, hidden_size=8)
         x, lengths = torch.randn(20, 12, 3), torch.arange(12) + 5
-        wanted = net(x, None, lengths)[0]
-        with torch.device("meta"):
+        with kernel_limits(batch_grain=1):
+            wanted = net(x, None, lengths)[0]
+        with torch.device("meta"), kernel_limits(batch_grain=1):
             found, _ = net(x, None, lengths)
             found.sum().backward()
         assert torch.equal(found, wanted)

@@ -8,8 +8,8 @@ import undamped
 from undamped import kernels
 from undamped._base.errors import ShapeError
 from undamped.kernels import linear_oscillator_scan, linear_scan
-from undamped.kernels.linear import oscillator as oscillator_module
-from undamped.kernels.linear import scan as scan_module
+from undamped.kernels.linear.oscillator import CHECKPOINT_EVERY
+from undamped.kernels.linear.scan import SUMMED_STEPS
 
 FORMS = ["numbers", "complex", "pairs", "matrices"]
 forms = pytest.mark.parametrize("form", FORMS)
@@ -70,11 +70,22 @@ def test_agrees_with_the_equation(form, per_step, lengths):
 @forms
 @per_step
 @pytest.mark.parametrize("lengths", [None, [5, 2]])
-def test_gradients(form, per_step, lengths, monkeypatch):
-    monkeypatch.setattr(scan_module, "SUMMED_STEPS", 2)
+def test_gradients(form, per_step, lengths):
     inputs = arguments(form, per_step, steps=5, batch=2, hidden=2)
     ends = None if lengths is None else torch.tensor(lengths)
     assert torch.autograd.gradcheck(lambda *t: linear_scan(*t, ends), inputs)
+
+
+@pytest.mark.slow
+@forms
+@per_step
+@pytest.mark.parametrize("ended", [False, True])
+def test_gradients_of_several_sums(form, per_step, ended):
+    """Sequences are longer than the steps whose gradients are summed at once."""
+    steps = 2 * SUMMED_STEPS + 3
+    inputs = arguments(form, per_step, steps=steps, batch=2, hidden=2)
+    ends = torch.tensor([steps, SUMMED_STEPS + 2]) if ended else None
+    assert torch.autograd.gradcheck(lambda *t: linear_scan(*t, ends), inputs, fast_mode=True)
 
 
 @pytest.mark.slow
@@ -171,10 +182,13 @@ def oscillator_oracle(u, a, k, f, s, x, z, lengths):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damped", [False, True])
-@pytest.mark.parametrize("lengths", [None, [9, 2, 4]])
-def test_oscillators_are_their_equation(damped, lengths, monkeypatch):
-    monkeypatch.setattr(oscillator_module, "CHECKPOINT_EVERY", 4)
-    inputs, (a, k, f, s), _, state = oscillators()
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("ended", [False, True])
+def test_oscillators_are_their_equation(damped, several, ended):
+    """With several checkpoints, fewer derivatives are compared."""
+    steps = 2 * CHECKPOINT_EVERY + 9 if several else 9
+    inputs, (a, k, f, s), _, state = oscillators(steps=steps)
+    lengths = [steps, 2, steps // 2 + 1] if ended else None
     ends = None if lengths is None else torch.tensor(lengths)
     a = a if damped else None
 
@@ -190,7 +204,7 @@ def test_oscillators_are_their_equation(damped, lengths, monkeypatch):
     together = torch.stack([k if a is None else a, k, f, s]).detach().requires_grad_()
     for got, expected in zip(run(inputs, together, *state), want, strict=True):
         np.testing.assert_allclose(got.detach().numpy(), expected, rtol=1e-12, atol=1e-12)
-    assert torch.autograd.gradcheck(run, (inputs, together, *state))
+    assert torch.autograd.gradcheck(run, (inputs, together, *state), fast_mode=several)
 
 
 @pytest.mark.parametrize("damped", [False, True])

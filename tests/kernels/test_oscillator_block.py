@@ -5,19 +5,20 @@ import torch
 
 import undamped
 from undamped._base.errors import OptionError
+from undamped.kernels import kernel_limits
 from undamped.kernels.linear import block as fused
 from undamped.nn.bases.cell import Cell
 from undamped.nn.linoss import LinearOscillators
 
 
 @pytest.fixture
-def small_tiles(monkeypatch):
-    """Tiles of 3 steps, groups of two sequences, and threads for everything."""
-    monkeypatch.setattr(fused, "TILE_ROWS", 2)
-    monkeypatch.setattr(fused, "TILE_STEPS", 3)
-    monkeypatch.setattr(fused, "SEQUENCES", 2)
-    monkeypatch.setattr(fused, "GRAIN", 1)
-    monkeypatch.setattr(fused, "worth_having", lambda: 2)
+def small_tiles():
+    """Tiles of 3 steps, groups of two sequences, and two threads for everything."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    with kernel_limits(tile_rows=2, tile_steps=3, tile_sequences=2, batch_grain=1):
+        yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

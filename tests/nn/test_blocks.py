@@ -12,6 +12,7 @@ import undamped
 from oracles import sigmoid
 from undamped._base.errors import OptionError
 from undamped._base.registry import models
+from undamped.kernels import kernel_limits
 from undamped.kernels.linear.block_parts import gated_unit
 from undamped.nn import in_chunks
 
@@ -221,13 +222,10 @@ def test_dropout_inside_a_block():
 # Chunks
 
 
-@pytest.fixture
-def short_chunks(monkeypatch):
-    """Chunks of 3 steps, of which the graphs of two may be kept, and of four if that is all."""
-    monkeypatch.setattr(in_chunks, "chunk_length", lambda *_: 3)
-    monkeypatch.setattr(in_chunks, "step_bytes", lambda *_: 1)
-    monkeypatch.setattr(in_chunks, "SAVED_BYTES", 6)
-    monkeypatch.setattr(in_chunks, "ALL_SAVED_BYTES", 6)
+def short_chunks(net, saved=6, all_saved=6):
+    """Return chunks of 3 steps; graphs of some steps, of three sequences, may be kept."""
+    each = in_chunks.step_bytes(net, inputs(1))
+    return kernel_limits(chunk_steps=3, saved_bytes=saved * each, all_saved_bytes=all_saved * each)
 
 
 CHUNKED = [
@@ -239,7 +237,7 @@ CHUNKED = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "block"), CHUNKED)
 @pytest.mark.parametrize("lengths", [None, [11, 2, 7]])
-def test_chunks_give_what_the_whole_gives(name, block, lengths, short_chunks, monkeypatch):
+def test_chunks_give_what_the_whole_gives(name, block, lengths, monkeypatch):
     net = build(name, block, dropout=0.2).train()
     ends = None if lengths is None else torch.tensor(lengths)
     x = inputs(11)
@@ -262,13 +260,12 @@ def test_chunks_give_what_the_whole_gives(name, block, lengths, short_chunks, mo
         return [output.detach(), *(p.detach() for p in parts(final)), *grads]
 
     for call, whole in ((net, 6), (net, 11), (net.last, 6), (net.mean, 6)):
-        monkeypatch.setattr(in_chunks, "ALL_SAVED_BYTES", whole)
-        found = everything(call)
+        with short_chunks(net, all_saved=whole):
+            found = everything(call)
         # What fits whole and goes in tiles of its own needs no chunks.
         assert bool(calls) != (whole == 11 and block != "none" and name in ("linoss", "d-linoss"))
         calls.clear()
-        with monkeypatch.context() as plain:
-            plain.setattr(in_chunks, "SAVED_BYTES", 1000)
+        with short_chunks(net, saved=1000, all_saved=whole):
             wanted = everything(call)
         assert not calls
         for a, b in zip(found, wanted, strict=True):
@@ -278,11 +275,11 @@ def test_chunks_give_what_the_whole_gives(name, block, lengths, short_chunks, mo
 
 
 @pytest.mark.slow
-def test_chunks_without_gradients_and_with_parameters_of_somebody_else(short_chunks):
+def test_chunks_without_gradients_and_with_parameters_of_somebody_else():
     net, x = build("linoss", "batch-norm"), inputs(11)
-    with torch.no_grad():
+    with torch.no_grad(), short_chunks(net):
         chunked = net(x)[0]
-    with torch.enable_grad():  # averages that might move are not taken in chunks
+    with torch.enable_grad(), short_chunks(net):  # averages that might move are not taken in chunks
         same(chunked, net(x)[0].detach())
     net = build("linoss", num_layers=1, oscillators=2)
     names = [n for n, _ in net.named_parameters()]
@@ -292,12 +289,13 @@ def test_chunks_without_gradients_and_with_parameters_of_somebody_else(short_chu
         named = dict(zip(names, values, strict=True))
         return torch.func.functional_call(net, named, (x,))[0]
 
-    assert torch.autograd.gradcheck(run, values)
-    output = net(x)[0]
+    with short_chunks(net):
+        assert torch.autograd.gradcheck(run, values)
+        output = net(x)[0]
     output.sum().backward(retain_graph=True)
     once = [p.grad.clone() for p in net.parameters()]
     output.sum().backward()
     same([p.grad for p in net.parameters()], [2 * g for g in once])
-    with pytest.raises(OptionError, match="plain_loops"):
+    with pytest.raises(OptionError, match="plain_loops"), short_chunks(net):
         leaf = x.clone().requires_grad_()
         torch.autograd.grad(net(leaf)[0].sum(), leaf, create_graph=True)

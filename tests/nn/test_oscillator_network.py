@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 import undamped
 from undamped._base.errors import OptionError
-from undamped.kernels import InversionWarning
-from undamped.kernels.shared import chunks, columns, threads
-from undamped.kernels.unicornn import backward as stack_backward
+from undamped.kernels import InversionWarning, kernel_limits
 from undamped.kernels.unicornn import stack
 from undamped.nn.bases.cell import reference_scan
 
@@ -21,10 +19,10 @@ MODES = ("reversible", "checkpoint", "stored")
 
 
 @pytest.fixture
-def short_chunks(monkeypatch):
+def short_chunks():
     """Many chunks and few kept states, so that short sequences take every path."""
-    monkeypatch.setattr(columns, "chunk_length", lambda steps, _: min(steps, 16))
-    monkeypatch.setattr(stack, "ANCHORS", 2)
+    with kernel_limits(chunk_steps=16, anchors=2):
+        yield
 
 
 def plain(net, monkeypatch):
@@ -76,9 +74,7 @@ def test_outputs_follow_the_equations(name, gradient, short_chunks):
 @pytest.mark.slow
 @pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_gradients_are_right(gradient, bidirectional, monkeypatch):
-    monkeypatch.setattr(columns, "chunk_length", lambda steps, _: min(steps, 2))
-    monkeypatch.setattr(stack, "ANCHORS", 2)
+def test_gradients_are_right(gradient, bidirectional):
     torch.manual_seed(0)
     net = undamped.nn.ResidualUnICORNN(
         2, 2, 3, dt=0.5, gradient=gradient, bidirectional=bidirectional
@@ -95,7 +91,8 @@ def test_gradients_are_right(gradient, bidirectional, monkeypatch):
         )
         return output, *state
 
-    assert torch.autograd.gradcheck(run, (*inputs, *net.parameters()), fast_mode=True)
+    with kernel_limits(chunk_steps=2, anchors=2):
+        assert torch.autograd.gradcheck(run, (*inputs, *net.parameters()), fast_mode=True)
 
 
 CASES = list(itertools.product((False, True), (0.0, 0.4), (None, [40, 1, 17, 33])))
@@ -149,9 +146,7 @@ def test_any_shape(steps, batch, hidden, layers, single, gradient):
     net = net if single else net.double()
     x = torch.randn(steps, batch, 2, dtype=torch.float32 if single else torch.float64)
     x.requires_grad_()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "chunk_length", lambda steps, _: min(steps, 16))
-        patch.setattr(stack, "ANCHORS", 1)
+    with kernel_limits(chunk_steps=16, anchors=1):
         output, _ = net(x)
         got = torch.autograd.grad((output**2).sum(), (x, *net.parameters()))
     with pytest.MonkeyPatch.context() as patch:
@@ -178,9 +173,8 @@ def trained(net):
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("kept", [64, 6])
 @pytest.mark.filterwarnings("ignore::undamped.kernels.InversionWarning")
-def test_reversible_agrees_with_stored_over_17984_steps(alpha, fresh, kept, monkeypatch):
+def test_reversible_agrees_with_stored_over_17984_steps(alpha, fresh, kept):
     # With 6 kept states most chunks are rebuilt by running backwards in time.
-    monkeypatch.setattr(stack, "ANCHORS", kept)
     torch.manual_seed(0)
     net = undamped.nn.UnICORNN(6, 4, 2, dt=0.03, alpha=alpha)
     net = net if fresh else trained(net)
@@ -189,7 +183,8 @@ def test_reversible_agrees_with_stored_over_17984_steps(alpha, fresh, kept, monk
     for dtype in (torch.float64, torch.float32):
         net = net.to(dtype)
         for net.gradient in ("reversible", "stored"):
-            output, _ = net.last(x.to(dtype))
+            with kernel_limits(anchors=kept):
+                output, _ = net.last(x.to(dtype))
             found = torch.autograd.grad((output**2).sum(), net.parameters())
             gradients[dtype, net.gradient] = torch.cat([g.flatten().double() for g in found])
 
@@ -203,7 +198,7 @@ def test_reversible_agrees_with_stored_over_17984_steps(alpha, fresh, kept, monk
     assert distance((torch.float32, "reversible"), single) < allowed
 
 
-def test_an_inexact_run_backwards_is_noticed_and_done_again(short_chunks, monkeypatch):
+def test_an_inexact_run_backwards_is_noticed_and_done_again(short_chunks):
     torch.manual_seed(0)
     net = undamped.nn.UnICORNN(2, 4, 2)
     x = torch.randn(200, 2, 2, requires_grad=True)
@@ -214,8 +209,8 @@ def test_an_inexact_run_backwards_is_noticed_and_done_again(short_chunks, monkey
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         torch.autograd.grad(net(x)[0].sum(), wanted)
-    monkeypatch.setattr(stack_backward, "TOLERANCE", {torch.float32: -1.0})
-    with pytest.warns(InversionWarning, match="Choose gradient='checkpoint'"):
+    warned = pytest.warns(InversionWarning, match="Choose gradient='checkpoint'")
+    with warned, kernel_limits(inversion_tolerance=-1.0):
         got = torch.autograd.grad(net(x)[0].sum(), wanted)
     assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
 
@@ -311,10 +306,8 @@ def test_compiler_and_exporter_see_one_operator():
 
 @pytest.mark.parametrize("gradient", ["reversible", "checkpoint"])
 @pytest.mark.parametrize("single", [True, False])
-def test_kept_tanh_values_spare_products_and_change_nothing(gradient, single, monkeypatch):
+def test_kept_tanh_values_spare_products_and_change_nothing(gradient, single):
     """Some chunks of the second layer are run again from their tanh, others from products."""
-    monkeypatch.setattr(columns, "chunk_length", lambda steps, _: min(steps, 16))
-    monkeypatch.setattr(stack, "WIDE", 8)
     dtype = torch.float32 if single else torch.float64
     torch.manual_seed(0)
     net = undamped.nn.UnICORNN(3, 8, 2, gradient=gradient, dropout=0.3).to(dtype)
@@ -322,9 +315,10 @@ def test_kept_tanh_values_spare_products_and_change_nothing(gradient, single, mo
     lengths = torch.tensor([70, 33, 52, 1])
     found = []
     for kept in (0, 2, 100):  # none, two or all of five chunks
-        monkeypatch.setattr(chunks, "REPLAY_BYTES", kept * 16 * 32 * x.element_size())
         torch.manual_seed(1)
-        output, state = net(x, None, lengths)
+        replay_bytes = kept * 16 * 32 * x.element_size()
+        with kernel_limits(chunk_steps=16, wide=8, replay_bytes=replay_bytes):
+            output, state = net(x, None, lengths)
         loss = output.square().sum() + sum(s.sum() for s in state)
         found.append(torch.autograd.grad(loss, [x, *net.parameters()]))
     for other in found[1:]:
@@ -332,9 +326,8 @@ def test_kept_tanh_values_spare_products_and_change_nothing(gradient, single, mo
             assert torch.equal(one, two)
 
 
-def test_the_backward_pass_takes_the_shares_of_the_forward_pass(monkeypatch):
+def test_the_backward_pass_takes_the_shares_of_the_forward_pass():
     """Torch's threads may change in between; what was kept lies in shares of the batch."""
-    monkeypatch.setattr(threads, "GRAIN", 1)
     torch.manual_seed(0)
     net = undamped.nn.UnICORNN(3, 32, 2).double()
     x = torch.randn(20, 8, 3, dtype=torch.float64)
@@ -342,7 +335,8 @@ def test_the_backward_pass_takes_the_shares_of_the_forward_pass(monkeypatch):
     try:
         for forward, backward in ((1, 1), (2, 1), (1, 2), (2, 2)):
             torch.set_num_threads(forward)
-            loss = net(x)[0].square().sum()
+            with kernel_limits(batch_grain=1):
+                loss = net(x)[0].square().sum()
             torch.set_num_threads(backward)
             found.append(torch.autograd.grad(loss, list(net.parameters())))
     finally:

@@ -154,9 +154,14 @@ class Registry(Generic[T]):
         """Return the name under which a class is registered, or None."""
         return next((name for name, entry in self._entries.items() if entry is target), None)
 
-    def classes_in(self, package: str) -> dict[str, str]:
-        """Return the classes that a package of this library registers, and the module of each."""
-        entries = (entry.partition(":") for entry in self.index.values())
+    def classes_in(self, package: str, index: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the classes that a package of this library registers, and the module of each.
+
+        Args:
+            package: The package.
+            index: An index that is newer than the one in use.
+        """
+        entries = (entry.partition(":") for entry in (index or self.index).values())
         return {name: mod for mod, _, name in entries if f"{mod}.".startswith(f"{package}.")}
 
     def build(self, name: str, **options: Any) -> Any:

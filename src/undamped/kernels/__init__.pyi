@@ -8,6 +8,8 @@ from undamped.kernels.linear.oscillator import linear_oscillator_scan as linear_
 from undamped.kernels.linear.scan import linear_scan as linear_scan
 from undamped.kernels.reference import reference_independent_scan as reference_independent_scan
 from undamped.kernels.reference import reference_oscillator_scan as reference_oscillator_scan
+from undamped.kernels.shared.limits import KernelLimits as KernelLimits
+from undamped.kernels.shared.limits import kernel_limits as kernel_limits
 from undamped.kernels.unicornn.backward import InversionWarning as InversionWarning
 from undamped.kernels.unicornn.function import oscillator_stack as oscillator_stack
 from undamped.kernels.unicornn.function import reference_stack as reference_stack

@@ -98,13 +98,18 @@ def _is_function(option: Option) -> bool:
     return any(get_origin(kind) is Callable for kind in (option.annotation, *kinds))
 
 
-def index_text() -> str:
-    """Return the text of `undamped/_index.json`, after importing every module there is."""
-    index: dict[str, Any] = {"note": NOTE}
+def make_index() -> dict[str, dict[str, str]]:
+    """Import every module there is; return where each entry is defined, by registry and name."""
+    index = {}
     for kind in PACKAGES:
         targets = {n: registry.definition_of(entry) for n, entry in _library_entries(kind).items()}
         index[kind] = {n: f"{t.__module__}:{t.__qualname__}" for n, t in targets.items()}
-    return json.dumps(index, indent=1) + "\n"
+    return index
+
+
+def index_text(index: dict[str, dict[str, str]] | None = None) -> str:
+    """Return the text of `undamped/_index.json`."""
+    return json.dumps({"note": NOTE, **(index or make_index())}, indent=1) + "\n"
 
 
 def catalogue_text() -> str:
@@ -124,11 +129,19 @@ def _library_entries(kind: str) -> dict[str, Any]:
     return {name: entry for name, entry in entries if names.source_of(name) == registry.LIBRARY}
 
 
-def stub_text(package: str) -> str:
-    """Return the text of a package's stub."""
+def stub_text(package: str, index: dict[str, dict[str, str]] | None = None) -> str:
+    """Return the text of a package's stub.
+
+    Args:
+        package: Its name.
+        index: What `make_index` returned, where classes may have moved since the index in use.
+    """
     module = importlib.import_module(package)
-    modules = {**vars(module)["_NAMES"], **vars(module).get("_CLASSES", {})}
-    packages = [name for name in module.__all__ if name not in modules]
+    modules, classes = dict(vars(module)["_NAMES"]), vars(module).get("_CLASSES", {})
+    packages = [name for name in module.__all__ if name not in {*modules, *classes}]
+    for kind, (names, _) in PACKAGES.items():
+        if classes and names.classes_in(package) == classes:
+            modules |= names.classes_in(package, index[kind] if index else None)
     imports = [f"from {source} import {name} as {name}" for name, source in modules.items()]
     imports += [f"from {package} import {name} as {name}" for name in packages]
     heading = f'"""{(module.__doc__ or "").splitlines()[0]}\n\n{NOTE}\n"""'
@@ -138,11 +151,11 @@ def stub_text(package: str) -> str:
 def write(folder: Path | None = None) -> list[Path]:
     """Write index, catalogue and stubs below a folder, by default that of the source."""
     root = folder or CATALOGUE.parents[1]
-    texts = {root / "undamped" / "_index.json": index_text()}
+    index = make_index()
+    texts = {root / "undamped" / "_index.json": index_text(index)}
     texts[root / "undamped" / CATALOGUE.name] = catalogue_text()
-    texts |= {
-        root.joinpath(*package.split("."), "__init__.pyi"): stub_text(package) for package in STUBS
-    }
+    for package in STUBS:
+        texts[root.joinpath(*package.split("."), "__init__.pyi")] = stub_text(package, index)
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from undamped.kernels.dispatch import implementation, through_operator
 from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.chunks import Limits, chunk_length, ranges
+from undamped.kernels.shared.limits import current_limits
 from undamped.kernels.shared.operator import refuse_second_derivatives
 from undamped.kernels.shared.threads import single_threaded
 from undamped.nn.bases.block import Block
@@ -31,11 +32,6 @@ from undamped.nn.sequence_tensors import padding_mask
 if TYPE_CHECKING:
     from undamped.nn.recurrent import Recurrent
 
-SAVED_BYTES = 64 << 20
-"""Bytes that a pass may save for its backward pass, for any length."""
-ALL_SAVED_BYTES = 640 << 20
-"""If a stack of blocks needs less than this, all chunks are saved and none is recomputed. A layer
-without a block is cheap to recompute."""
 CHUNK = Limits(16, 1024, cache_fraction=3.0, multiple=16)
 """Longer than fits into the cache, since every chunk costs calls of all layers."""
 
@@ -58,11 +54,12 @@ def should_chunk(network: Recurrent, x: Tensor) -> bool:
         network.cell_class.memory_plan.chunked or network.block != "none"
     ):
         return False
-    size = len(x) * step_bytes(network, x)
-    if size <= SAVED_BYTES:
+    size, limits = len(x) * step_bytes(network, x), current_limits()
+    if size <= limits.saved_bytes:
         return False
-    if torch.is_grad_enabled() and size <= ALL_SAVED_BYTES and _scans_blocks(network, x):
-        return False  # everything is saved
+    saves_all = torch.is_grad_enabled() and size <= limits.all_saved_bytes
+    if saves_all and _scans_blocks(network, x):
+        return False
     if implementation(x, *network.parameters()) != "numba":
         return False
     blocks = [cell for cell in network.cells if isinstance(cell, Block)]
@@ -191,8 +188,9 @@ def _run_with_graph(
 
 def _first_saved_step(network: Recurrent, steps: int, each: int) -> int:
     """Return the first step whose chunk is saved with its graph, given the bytes per step."""
-    save_all = network.block != "none" and steps * each <= ALL_SAVED_BYTES
-    return 0 if save_all else steps - SAVED_BYTES // each
+    limits = current_limits()
+    save_all = network.block != "none" and steps * each <= limits.all_saved_bytes
+    return 0 if save_all else steps - limits.saved_bytes // each
 
 
 class _InChunks(torch.autograd.Function):
@@ -202,7 +200,8 @@ class _InChunks(torch.autograd.Function):
             state, parameters = [t.detach() for t in tensors[:count]], tensors[count:]
             differentiated = any(ctx.needs_input_grad)
             each = step_bytes(plan.network, x)
-            chunks = ranges(len(x), chunk_length(len(x), each, CHUNK))
+            length = current_limits().chunk_steps or chunk_length(len(x), each, CHUNK)
+            chunks = ranges(len(x), length)
             first_saved = (
                 _first_saved_step(plan.network, len(x), each) if differentiated else len(x)
             )

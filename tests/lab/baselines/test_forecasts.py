@@ -22,7 +22,7 @@ from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training import Run, fit
 from undamped.lab.training.backtest import backtest
-from undamped.lab.training.portfolio import closed_form_candidates, networks
+from undamped.lab.training.portfolio import closed_form_candidates
 from undamped.lab.training.prediction import bounds_around, predict_series, values_ahead
 
 RIVALS = ("seasonal-naive", "ridge-lags", "combination", "ets")
@@ -393,18 +393,15 @@ def test_bands_come_from_before_validation_data_was_learnt(tmp_path, monkeypatch
 # The race
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """Leave a few members in the race, so that tests are short."""
-    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "boosting"))
-    monkeypatch.setattr(closed_form_candidates, "FORECASTERS", ("seasonal-naive", "ridge-lags"))
-    monkeypatch.setattr(networks, "_CANDIDATES", ("gru",))
+# A few models to compare, so that tests are short.
+SMALL = {"candidates": ("guess", "seasonal-naive", "ridge-lags", "boosting", "gru")}
 
 
 @pytest.mark.slow
-def test_the_race_is_no_worse_than_the_last_season_on_validation_data(small, tmp_path):
+def test_the_race_is_no_worse_than_the_last_season_on_validation_data(tmp_path):
     task = task_of(months(), quantiles=(0.1, 0.5, 0.9), stride=2)
-    run = fit("auto", task, train={"steps": 2}, out=tmp_path, progress=False)
+    options = {"train": {"steps": 2}, "model_options": SMALL}
+    run = fit("auto", task, **options, out=tmp_path, progress=False)
     tried = {one["model"]: one for one in run.settings["tried"]}
     assert list(tried) == ["guess", "seasonal-naive", "ridge-lags", "boosting", "gru"]
     assert tried["seasonal-naive"]["draws"] == 3
@@ -412,8 +409,9 @@ def test_the_race_is_no_worse_than_the_last_season_on_validation_data(small, tmp
     assert tried[name]["score"] <= tried["seasonal-naive"]["score"]
 
 
-def test_one_second_is_enough_for_an_answer(small, tmp_path):
-    run = fit("auto", task_of(months()), train={"seconds": 1}, out=tmp_path, progress=False)
+def test_one_second_is_enough_for_an_answer(tmp_path):
+    options = {"train": {"seconds": 1}, "model_options": SMALL}
+    run = fit("auto", task_of(months()), **options, out=tmp_path, progress=False)
     tried = {one["model"]: one for one in run.settings["tried"]}
     assert "score" in tried["seasonal-naive"] and "why_not" in tried["gru"]
     assert run.result["test"]["rmse"] < run.result["chance"]["rmse"]
@@ -556,9 +554,9 @@ def test_without_statsforecast_ets_is_one_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(packages, "_is_installed", lambda package: package != "statsforecast")
     with pytest.raises(MissingPackageError, match=r"needs statsforecast.*pip install"):
         fit("ets", task_of(months()), out=tmp_path, progress=False)
-    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess",))
-    monkeypatch.setattr(networks, "_CANDIDATES", ())
-    run = fit("auto", task_of(months(), stride=4), out=tmp_path, progress=False)
+    options = {"candidates": ("guess", *closed_form_candidates.FORECASTERS)}
+    task = task_of(months(), stride=4)
+    run = fit("auto", task, model_options=options, out=tmp_path, progress=False)
     why = {one["model"]: one.get("why_not", "") for one in run.settings["tried"]}
     assert "needs statsforecast" in why["ets"] and not why["ridge-lags"]
 
@@ -656,8 +654,7 @@ def test_groups_are_split_as_they_were_and_numbers_have_no_classes():
     ],
 )
 @pytest.mark.parametrize("missing", [False, True])
-def test_the_race_answers_whatever_is_short(length, horizon, lost, missing, tmp_path, monkeypatch):
-    monkeypatch.setattr(networks, "_CANDIDATES", ())
+def test_the_race_answers_whatever_is_short(length, horizon, lost, missing, tmp_path):
     values = months(length)
     if missing:
         values[[2, 5]] = np.nan
@@ -669,27 +666,24 @@ def test_the_race_answers_whatever_is_short(length, horizon, lost, missing, tmp_
 
 
 @pytest.mark.slow
-def test_what_cannot_learn_from_everything_leaves_its_place_to_the_next(
-    small, tmp_path, monkeypatch
-):
+def test_what_cannot_learn_from_everything_leaves_its_place_to_the_next(tmp_path, monkeypatch):
     def refuse(self, part):
         raise DataError("ridge-lags: expected nothing, got something.")
 
     monkeypatch.setattr(undamped.lab.baselines.RidgeOnLags, "refit", refuse)
-    run = fit("auto", task_of(months()), train={"seconds": 5}, out=tmp_path, progress=False)
+    options = {"train": {"seconds": 5}, "model_options": SMALL}
+    run = fit("auto", task_of(months()), **options, out=tmp_path, progress=False)
     why = {one["model"]: one.get("why_not") for one in run.settings["tried"]}
     assert "expected nothing" in why["ridge-lags"]
     assert run.settings["model"]["name"] != "ridge-lags"
     assert [one.name for one in tmp_path.iterdir()] == [run.path.name]
 
 
-def test_where_nothing_answers_the_sentence_ends_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("minirocket",))
-    monkeypatch.setattr(closed_form_candidates, "FORECASTERS", ())
-    monkeypatch.setattr(networks, "_CANDIDATES", ())
+def test_where_nothing_answers_the_sentence_ends_once(tmp_path):
     task = task_of(months(60), window=4, season=1)
     with pytest.raises(OptionError, match=r"can be used: .*[^.]\. Name a model"):
-        fit("auto", task, out=tmp_path, progress=False)
+        options = {"candidates": ("minirocket",)}
+        fit("auto", task, model_options=options, out=tmp_path, progress=False)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3])
@@ -762,14 +756,13 @@ def test_the_next_steps_after_a_race_are_its_best_models(tmp_path, monkeypatch):
     from lab.baselines.test_baselines import waves
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "bank", "minirocket"))
-    monkeypatch.setattr(networks, "_CANDIDATES", ())
     series, classes = waves(40)
     np.savez("w.npz", x=np.stack(series).transpose(0, 2, 1), y=np.array(classes))
-    run = fit("auto", "recordings", task_options={"file": "w.npz"}, progress=False)
+    named = ["bank", "minirocket", "guess"]
+    options = {"task_options": {"file": "w.npz"}, "model_options": {"candidates": named[::-1]}}
+    run = fit("auto", "recordings", **options, progress=False)
     compared = next_steps(run)[0].split()
     assert compared[:3] == ["undamped", "compare", "w.npz"]
-    named = ["bank", "minirocket", "guess"]
     assert sorted(compared[3:6]) == sorted(named) and compared[5] == "guess"
     pd.DataFrame({"y": months(60)}).to_csv("y.csv", index=False)
     asked = {"file": "y.csv", "target": "y", "horizon": 3}

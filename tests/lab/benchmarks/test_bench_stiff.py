@@ -19,9 +19,8 @@ def test_the_torch_field_is_the_numpy_field(problem):
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12, atol=1e-12)
 
 
-def test_the_table_has_a_line_for_every_problem(monkeypatch):
-    monkeypatch.setattr(stiff, "BATCH", 2)
-    result = stiff.run(quick=True, rounds=1, tolerance=1e-2)
+def test_the_table_has_a_line_for_every_problem():
+    result = stiff.run(quick=True, batch=2, rounds=1, tolerance=1e-2)
     assert [record.problem for record in result.records] == ["Robertson", "HIRES"]
     assert all(record.call_ratio < 1.5 for record in result.records)
     assert result.markdown().count("\n|") == 3

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import pytest
 
 from undamped.lab.data.published.progress import Listener, human
-from undamped.lab.data.published.transport import download as transport
 from undamped.lab.data.published.transport.download import (
     Client,
     DownloadError,
@@ -208,15 +207,15 @@ def test_a_closed_port_is_an_unreachable_host(tmp_path):
     assert caught.value.host == "127.0.0.1"
 
 
-def test_a_host_that_says_nothing_is_given_up(tmp_path, monkeypatch):
+def test_a_host_that_says_nothing_is_given_up(tmp_path):
     import socket
 
-    monkeypatch.setattr(transport, "TIMEOUT", 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(1)
         with pytest.raises(UnreachableError, match="no answer"):
-            get(f"http://127.0.0.1:{silent.getsockname()[1]}/f", tmp_path)
+            port, client = silent.getsockname()[1], Client(timeout=0.2)
+            get(f"http://127.0.0.1:{port}/f", tmp_path, client=client)
 
 
 @pytest.mark.parametrize("url", ["http://example.org/f", "ftp://example.org/f", "file:///etc/x"])

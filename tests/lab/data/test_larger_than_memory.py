@@ -1,5 +1,6 @@
 """Recordings that do not fit into memory stay on disk, and give the same batches."""
 
+import hashlib
 import json
 import pickle
 import shutil
@@ -14,10 +15,10 @@ import pytest
 from limited_memory import LIMIT
 
 from undamped._base.errors import DataError
-from undamped.lab.data.recordings import series
-from undamped.lab.data.recordings.formats import arrays
+from undamped.lab.data.recordings.formats.arrays import read_arrays
 from undamped.lab.data.recordings.on_disk import mapped_from
 from undamped.lab.data.recordings.read import read_recordings
+from undamped.lab.data.recordings.series import BLOCK, SeriesSet, fingerprint, time_slices
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training.batches import batches
 
@@ -27,12 +28,8 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("UNDAMPED_DATA", str(tmp_path / "cache"))
 
 
-@pytest.fixture
-def tiny_pieces(monkeypatch):
-    """Copy a few numbers at a time, and leave no array out for being small."""
-    for module in (arrays, series):
-        monkeypatch.setattr(module, "_BLOCK", 7)
-    monkeypatch.setattr(arrays, "_SMALL", 0)
+# No array is small enough to be read at once, and a few numbers are copied at a time.
+IN_PIECES = {"in_memory": 10, "block": 7}
 
 
 def write_arrays(path, kind, dtype):
@@ -49,11 +46,11 @@ def write_arrays(path, kind, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
 @pytest.mark.parametrize("kind", ["npy", "stored", "compressed"])
-def test_array_files_stay_on_disk(tmp_path, tiny_pieces, kind, dtype):
+def test_array_files_stay_on_disk(tmp_path, kind, dtype):
     path = write_arrays(tmp_path / ("a.npy" if kind == "npy" else "a.npz"), kind, dtype)
     plain_data = read_recordings(path)
     for _ in range(2):  # copied, then found in the cache
-        large = read_recordings(path, in_memory=10)
+        large = read_arrays(path, **IN_PIECES)
         assert large.on_disk and "read in blocks" in large.notes[0]
         assert large.series[0].dtype == np.float32
         for mine, theirs in zip(large.series, plain_data.series, strict=True):
@@ -66,52 +63,63 @@ def test_array_files_stay_on_disk(tmp_path, tiny_pieces, kind, dtype):
                 np.testing.assert_array_equal(first, second)
 
 
-def test_rounding_is_noticed_in_pieces(tmp_path, tiny_pieces):
+def test_rounding_is_noticed_in_pieces(tmp_path):
     x = np.zeros((2, 9, 2))
     x[..., 1] = 1e9 + np.arange(9)
     np.save(tmp_path / "a.npy", x)
-    assert read_recordings(tmp_path / "a.npy", in_memory=10).blurred == ("1",)
+    assert read_arrays(tmp_path / "a.npy", **IN_PIECES).blurred == ("1",)
 
 
-def test_what_cannot_be_read_in_pieces_is_refused(tmp_path, tiny_pieces):
+def test_long_series_are_read_in_blocks():
+    array = np.arange(60.0, dtype=np.float32).reshape(20, 3)
+    blocks = [array[steps] for steps in time_slices(array, 7)]
+    assert [len(block) for block in blocks] == [2] * 10
+    np.testing.assert_array_equal(np.concatenate(blocks), array)
+    long = np.random.default_rng(0).normal(size=(BLOCK + 9, 1)).astype(np.float32)
+    digest = hashlib.sha256(repr(long.shape).encode() + long.tobytes()).digest()
+    assert fingerprint(long) == digest
+    sizes = [len(block) for block in SeriesSet.of([long]).each_block()]
+    assert sizes == [BLOCK, 9]
+
+
+def test_what_cannot_be_read_in_pieces_is_refused(tmp_path):
     np.save(tmp_path / "turned.npy", np.asfortranarray(np.ones((4, 5, 2))))
     with pytest.raises(DataError, match="C order"):
-        read_recordings(tmp_path / "turned.npy", in_memory=10)
+        read_arrays(tmp_path / "turned.npy", **IN_PIECES)
     path = write_arrays(tmp_path / "cut.npz", "compressed", np.float64)
     with zipfile.ZipFile(path) as archive:
         header = archive.read("X.npy")[:140]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("X.npy", header)
     with pytest.raises(DataError, match="it is damaged or not"):
-        read_recordings(path, in_memory=10)
+        read_arrays(path, **IN_PIECES)
     assert not list((tmp_path / "cache").rglob("*"))
 
 
-def test_archives_that_would_fill_the_disk_are_refused(tmp_path, tiny_pieces, monkeypatch):
+def test_archives_that_would_fill_the_disk_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "bomb.npz"
     np.savez_compressed(path, X=np.zeros((2, 500_000, 1), np.float32))
     with pytest.raises(DataError, match=r"from 4\.0 kB to 4\.0 MB, .* UNDAMPED_UNPACK_GB"):
-        read_recordings(path, in_memory=10)
+        read_arrays(path, **IN_PIECES)
     assert not list((tmp_path / "cache").rglob("*"))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_000_000))
     monkeypatch.setenv("UNDAMPED_UNPACK_GB", "0.1")
     with pytest.raises(DataError, match=r"has 1\.0 MB free"):
-        read_recordings(path, in_memory=10)
+        read_arrays(path, **IN_PIECES)
     monkeypatch.undo()
-    monkeypatch.setattr(arrays, "_SMALL", 0)
     monkeypatch.setenv("UNDAMPED_DATA", str(tmp_path / "cache"))
     monkeypatch.setenv("UNDAMPED_UNPACK_GB", "a lot")
     with pytest.raises(DataError, match="a number of gigabytes"):
-        read_recordings(path, in_memory=10)
+        read_arrays(path, **IN_PIECES)
     monkeypatch.setenv("UNDAMPED_UNPACK_GB", "0.1")
-    assert len(read_recordings(path, in_memory=10).series) == 2
+    assert len(read_arrays(path, **IN_PIECES).series) == 2
     monkeypatch.delenv("UNDAMPED_UNPACK_GB")
-    assert len(read_recordings(path, in_memory=10).series) == 2  # the copy is there
+    assert len(read_arrays(path, **IN_PIECES).series) == 2  # the copy is there
 
 
-def test_objects_in_the_cache_are_never_opened(tmp_path, tiny_pieces):
+def test_objects_in_the_cache_are_never_opened(tmp_path):
     path = write_arrays(tmp_path / "a.npz", "compressed", np.float64)
-    values = read_recordings(path, in_memory=10).series[0]
+    values = read_arrays(path, **IN_PIECES).series[0]
     (meta,) = [
         file
         for file in (tmp_path / "cache" / "recordings").glob("*/columns.json")
@@ -120,7 +128,7 @@ def test_objects_in_the_cache_are_never_opened(tmp_path, tiny_pieces):
     columns = json.loads(meta.read_text())
     for shapes in ({"values": ["|O", [8]]}, {"values": [["a", "|O"], [8]]}, {"values": 3}, [1]):
         meta.write_text(json.dumps({**columns, "shapes": shapes}))
-        restored = read_recordings(path, in_memory=10).series[0]  # copied anew
+        restored = read_arrays(path, **IN_PIECES).series[0]  # copied anew
         np.testing.assert_array_equal(restored, values)
         assert json.loads(meta.read_text()) == columns
 

@@ -21,7 +21,6 @@ import undamped
 from undamped import SequenceClassifier, SequenceForecaster, SequenceRegressor
 from undamped._base.errors import DataError, OptionError, UndampedError, UnknownNameError
 from undamped.lab.estimators.inputs import collect
-from undamped.lab.training.portfolio import closed_form_candidates, networks
 
 TINY = {"model": "unicornn", "hidden_size": 6, "num_layers": 1, "steps": 4, "random_state": 0}
 
@@ -564,18 +563,11 @@ def year(count=96, seed=0):
     return 100 + 0.5 * step + 20 * np.sin(2 * np.pi * step / 12) + 2 * noise
 
 
-@pytest.fixture
-def plain_race(monkeypatch):
-    """Leave plain forecasters in the race, so that tests are short."""
-    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess",))
-    monkeypatch.setattr(closed_form_candidates, "FORECASTERS", ("seasonal-naive", "ridge-lags"))
-    monkeypatch.setattr(networks, "_CANDIDATES", ())
-
-
-def test_forecasters_race_unless_one_is_named(plain_race):
-    values = year()
-    fitted = SequenceForecaster(12, random_state=0).fit(values[:-12])
-    assert [one["model"] for one in fitted.tried_] == ["guess", "seasonal-naive", "ridge-lags"]
+def test_forecasters_race_unless_one_is_named():
+    values, names = year(), ["guess", "seasonal-naive", "ridge-lags"]
+    options = {"model_options": {"candidates": names}, "random_state": 0}
+    fitted = SequenceForecaster(12, **options).fit(values[:-12])
+    assert [one["model"] for one in fitted.tried_] == names
     naive = SequenceForecaster(12, model="seasonal-naive").fit(values[:-12])
     np.testing.assert_allclose(naive.predict(), values[-24:-12], rtol=1e-6)
     errors = [np.abs(values[-12:] - one.predict()).mean() for one in (fitted, naive)]

@@ -85,11 +85,10 @@ def test_advantages_are_discounted_sums_of_errors():
             torch.testing.assert_close(found[t, b], torch.as_tensor(total))
 
 
-def test_a_training_that_was_stopped_ends_with_the_same_numbers(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_EVERY", 2)
+def test_a_training_that_was_stopped_ends_with_the_same_numbers(tmp_path):
     plan = training.Plan("Empty-5x5", "rellstm", {"hidden_size": 4}, 48, 2, 6, PPO(), 0)
     assert plan.rounds == 4
-    whole = training.train(plan, tmp_path / "whole")
+    whole = training.train(plan, tmp_path / "whole", checkpoint_every=2)
     told = []
 
     def stop(line):
@@ -98,8 +97,8 @@ def test_a_training_that_was_stopped_ends_with_the_same_numbers(tmp_path, monkey
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        training.train(plan, tmp_path / "parts", stop)
-    again = training.train(plan, tmp_path / "parts", told.append)
+        training.train(plan, tmp_path / "parts", stop, checkpoint_every=2)
+    again = training.train(plan, tmp_path / "parts", told.append, checkpoint_every=2)
     assert told[-1].startswith("100 %") and len(told) == 5
     assert again.returns == whole.returns
     for one, other in zip(whole.agent.parameters(), again.agent.parameters(), strict=True):

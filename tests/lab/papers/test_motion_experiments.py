@@ -9,23 +9,21 @@ from undamped.lab.papers.physics.experiment import Goal
 TINY = {
     "hnn": {
         "systems": ("spring", "pendulum"), "seeds": (0,), "steps": 3, "body_steps": 3,
-        "trajectories": 4, "hidden_size": 8,
+        "trajectories": 4, "hidden_size": 8, "end": 1.0,
     },
     "ssinn": {"seeds": (0,), "pairs": 16, "steps": 3},
     "nssnn": {"seeds": (0,), "pairs": 16, "steps": 3, "predicted": 20},
     "taylor-net": {"systems": ("pendulum",), "seeds": (0,), "steps": 3, "later": 20},
     "lnn": {"seeds": (0,), "steps": 3, "states": 16, "hidden_size": 8, "end": 0.5},
     "links": {"models": ("NODE", "CHNN"), "steps": 3, "windows": 8, "hidden_size": 8},
-    "arm": {"steps": 3, "trajectories": 2, "hidden_size": 4},
+    "arm": {"steps": 3, "trajectories": 2, "hidden_size": 4, "control_steps": 3},
     "hgn": {"steps": 2, "films_seen": 8},
     "symoden": {"steps": 3, "trajectories": 8, "hidden_size": 8, "baseline": False},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_every_experiment_says_what_it_found_and_what_was_wanted(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("undamped.lab.papers.physics.hnn.ENDS", {"spring": 1.0, "pendulum": 1.0})
-    monkeypatch.setattr("undamped.lab.papers.physics.arm.CONTROL_STEPS", 3)
+def test_every_experiment_says_what_it_found_and_what_was_wanted(name, tmp_path):
     lines = []
     result = experiments[name](**TINY[name], out=str(tmp_path), progress=lines.append)
     goals = result.to_dict()["goals"]

@@ -44,16 +44,14 @@ def test_archive_sets_beside_the_nearest_neighbour(data):
 
 def test_all_sets_by_all_models_without_doing_anything_twice(data, monkeypatch):
     from undamped.lab.papers import archive as whole
-    from undamped.lab.training.portfolio import closed_form_candidates, networks
 
-    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess",))
-    monkeypatch.setattr(networks, "_CANDIDATES", ())
     fractions = []
     options = {
         "sets": ("GunPoint", "JapaneseVowels"),
         "models": ("guess", "minirocket", "auto", "unicornn"),
         "seeds": 2,
         "steps": 1,
+        "minutes": 0.02,  # enough for auto to try a guess
         "out": str(data / "runs"),
     }
     result = whole.run(**options, progress=lambda line, fraction: fractions.append(fraction))
@@ -113,14 +111,13 @@ def test_unequal_lengths_are_warped(data, monkeypatch):
 
 def test_lorenz_table_and_picture(monkeypatch, tmp_path):
     original = lorenz96._linear_map
-    monkeypatch.setattr("undamped.lab.tasks.lorenz96.SEQUENCES", 4)
     from undamped.lab.tasks import Lorenz96
 
     monkeypatch.setitem(Lorenz96.recipes, "lstm", {"model": {"hidden_size": 3}})
-    monkeypatch.setattr(lorenz96, "WINDOW", 1000)
     result = lorenz96.run(
-        epochs=1, forces=(0.9,), networks=("lstm",), batch_size=4, out=str(tmp_path)
-    )
+        epochs=1, forces=(0.9,), networks=("lstm",), batch_size=4, trajectories=4, window=1000,
+        out=str(tmp_path),
+    )  # fmt: skip
     (forecast,) = result.records
     assert 0 < forecast.nrmse < 5
     assert result.numbers["linear_map"][0.9] < result.numbers["mean_state"][0.9]

@@ -10,7 +10,7 @@ import pytest
 import undamped
 from lab.baselines.test_baselines import task_of, waves
 from undamped.__main__ import main
-from undamped._base.errors import OptionError
+from undamped._base.errors import OptionError, UnknownNameError
 from undamped.lab.baselines.closed_form import NaiveBaseline
 from undamped.lab.training import Run, TrainOptions, fit
 from undamped.lab.training.portfolio import closed_form_candidates, networks
@@ -18,6 +18,7 @@ from undamped.lab.training.portfolio.attempt import (
     Attempt,
     Clock,
     Selection,
+    check_auto_options,
     in_short,
     is_better,
     standard_error,
@@ -25,12 +26,8 @@ from undamped.lab.training.portfolio.attempt import (
 from undamped.lab.training.portfolio.closed_form_candidates import try_closed_form
 from undamped.lab.training.portfolio.fit_best import _why_no_networks, select
 
-
-@pytest.fixture
-def small(monkeypatch):
-    """Leave a few members in the race, so that tests are short."""
-    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "boosting"))
-    monkeypatch.setattr(networks, "_CANDIDATES", ("gru", "no-such-network"))
+# A few models to compare, so that tests are short.
+SMALL = {"candidates": ("guess", "boosting", "gru")}
 
 
 def noise(count=40):
@@ -40,11 +37,12 @@ def noise(count=40):
 
 
 @pytest.mark.slow
-def test_a_race_with_a_budget_of_steps_is_a_function_of_the_seed(small, tmp_path):
+def test_a_race_with_a_budget_of_steps_is_a_function_of_the_seed(tmp_path):
     runs = [
         fit(
             "auto",
             task_of(*noise(160)),
+            model_options=SMALL,
             train={"steps": 3, "batch_size": 8},
             seed=2,
             out=tmp_path,
@@ -65,9 +63,10 @@ def test_a_race_with_a_budget_of_steps_is_a_function_of_the_seed(small, tmp_path
 
 
 @pytest.mark.slow
-def test_the_run_is_an_ordinary_run_of_the_winner(small, tmp_path):
+def test_the_run_is_an_ordinary_run_of_the_winner(tmp_path):
     lines = []
-    run = fit("auto", task_of(*waves(60)), train={"steps": 3}, out=tmp_path, progress=lines.append)
+    task, options = task_of(*waves(60)), {"train": {"steps": 3}, "model_options": SMALL}
+    run = fit("auto", task, **options, out=tmp_path, progress=lines.append)
     assert [path.name for path in tmp_path.iterdir()] == [run.path.name]
     settings = Run.open(run.path).settings
     assert settings["model"]["name"] == "boosting" and settings["status"] == "finished"
@@ -79,7 +78,7 @@ def test_the_run_is_an_ordinary_run_of_the_winner(small, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_test_part_is_looked_at_once_and_at_the_end(small, tmp_path, monkeypatch):
+def test_the_test_part_is_looked_at_once_and_at_the_end(tmp_path, monkeypatch):
     from undamped.lab.tasks.series import SeriesTask
 
     seen = []
@@ -90,7 +89,8 @@ def test_the_test_part_is_looked_at_once_and_at_the_end(small, tmp_path, monkeyp
         return take(self, split, index, generator)
 
     monkeypatch.setattr(SeriesTask, "take", spy)
-    fit("auto", task_of(*noise()), train={"steps": 2}, out=tmp_path, progress=False)
+    options = {"train": {"steps": 2}, "model_options": SMALL}
+    fit("auto", task_of(*noise()), **options, out=tmp_path, progress=False)
     first = seen.index("test")
     assert set(seen[first:]) == {"test"} and {"train", "valid"} <= set(seen[:first])
 
@@ -124,8 +124,8 @@ def test_the_last_fit_of_the_best_so_far_is_kept_in_reserve(monkeypatch):
     module = importlib.import_module("undamped.lab.training.portfolio.fit_best")
     monkeypatch.setattr(closed_form_candidates, "try_closed_form", attempt)
     monkeypatch.setattr(networks, "try_networks", lambda *args: [])
-    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "bank", "boosting"))
-    module.compare(Selection(task_of(*noise()), {}, 0), Clock(60.0, {}))
+    selection = Selection(task_of(*noise()), {}, 0, candidates=("guess", "bank", "boosting"))
+    module.compare(selection, Clock(60.0, {}))
     assert limits == [60.0, 54.0, 54.0]
 
 
@@ -210,15 +210,14 @@ def test_a_network_has_to_be_better_by_more_than_chance():
 
 
 @pytest.mark.slow
-def test_estimators_race_by_default(small):
+def test_estimators_race_by_default():
     series, classes = waves(40)
     labels = np.array(["slow", "fast"])[classes]
-    model = undamped.SequenceClassifier(steps=2, random_state=0).fit(series[:, 0], labels)
+    options = {"model_options": SMALL, "steps": 2, "random_state": 0}
+    model = undamped.SequenceClassifier(**options).fit(series[:, 0], labels)
     assert model.model == "auto" and model.score(series[:, 0], labels) > 0.9
     assert {"guess", "boosting", "gru"} == {one["model"] for one in model.tried_}
-    numbers = undamped.SequenceRegressor(steps=2, random_state=0).fit(
-        series[:, 0], series.std((1, 2))
-    )
+    numbers = undamped.SequenceRegressor(**options).fit(series[:, 0], series.std((1, 2)))
     assert np.isfinite(numbers.predict(series[:3, 0])).all()
     with pytest.raises(OptionError, match=r"model\.hidden_size.*cannot be set with auto"):
         undamped.SequenceClassifier(hidden_size=3).fit(series[:, 0], labels)
@@ -235,13 +234,14 @@ def invoke(monkeypatch, capsys, *words):
 
 
 @pytest.mark.slow
-def test_a_file_without_a_model_is_raced(small, tmp_path, monkeypatch, capsys):
+def test_a_file_without_a_model_is_raced(tmp_path, monkeypatch, capsys):
     series, classes = waves(40)
     rows = [(i, "ab"[c], *one[0]) for i, (one, c) in enumerate(zip(series, classes, strict=True))]
     columns = ["id", "label", *(f"t{k}" for k in range(series.shape[2]))]
     pd.DataFrame(rows, columns=columns).drop(columns="id").to_csv(tmp_path / "a.csv", index=False)
     monkeypatch.chdir(tmp_path)
     words = ("train", "a.csv", "target=label", "train.steps=2")
+    words = (*words, "model.candidates=guess,boosting,gru")
     code, out, err = invoke(monkeypatch, capsys, *words)
     assert not code, err
     (page,) = tmp_path.rglob("report.html")
@@ -256,9 +256,8 @@ def test_a_file_without_a_model_is_raced(small, tmp_path, monkeypatch, capsys):
     assert not code, err
     code, _, err = invoke(monkeypatch, capsys, *words, "model.hidden_size=3")
     assert code == 2 and "cannot be set with auto" in err
-    code, out, err = invoke(
-        monkeypatch, capsys, "compare", "a.csv", "auto", "guess", "target=label", "train.steps=2"
-    )
+    words = ("compare", "a.csv", "auto", "guess", "target=label", "train.steps=2")
+    code, out, err = invoke(monkeypatch, capsys, *words, "auto.candidates=guess,boosting")
     assert not code and "auto" in out, err
 
 
@@ -286,22 +285,34 @@ def test_refusals_in_short():
 
 
 def test_members_that_refuse_say_why(tmp_path, monkeypatch):
-    monkeypatch.setattr(networks, "_CANDIDATES", ())
-    monkeypatch.setattr(closed_form_candidates, "CANDIDATES", ("guess", "minirocket"))
     from undamped._base import packages
 
     monkeypatch.setattr(packages, "_is_installed", lambda package: package != "aeon")
-    run = fit("auto", task_of(*waves(30)), train={"steps": 1}, out=tmp_path, progress=False)
+    options = {"train": {"steps": 1}, "model_options": {"candidates": ("guess", "minirocket")}}
+    run = fit("auto", task_of(*waves(30)), **options, out=tmp_path, progress=False)
     assert "aeon" in run.settings["tried"][1]["why_not"]
     assert isinstance(Run.open(run.path).model(), NaiveBaseline)
 
 
 @pytest.mark.slow
-def test_a_class_with_one_series_and_a_constant_channel_are_raced(small, tmp_path):
+def test_a_class_with_one_series_and_a_constant_channel_are_raced(tmp_path):
     series, classes = waves(24, channels=2)
     series[:, 1] = 3.0
     labels = np.array(["a", "b"])[classes]
     labels[5] = "only"
-    run = fit("auto", task_of(series, labels), train={"steps": 1}, out=tmp_path, progress=False)
+    options = {"train": {"steps": 1}, "model_options": SMALL}
+    run = fit("auto", task_of(series, labels), **options, out=tmp_path, progress=False)
     assert np.isfinite(run.settings["result"]["test"]["loss"])
     assert all("score" in one or one["why_not"] for one in run.settings["tried"])
+
+
+def test_candidates_are_models():
+    task = task_of(*waves(20))
+    for names in (("guess", "no-such-network"), ("auto",)):
+        with pytest.raises(UnknownNameError, match=names[-1]):
+            fit("auto", task, model_options={"candidates": names}, progress=False)
+    with pytest.raises(OptionError, match="at least one model"):
+        fit("auto", task, model_options={"candidates": ()}, progress=False)
+    names = ("gru", "ets", "gru", "guess")
+    assert check_auto_options({"candidates": names}) == {"candidates": ("gru", "ets", "guess")}
+    assert closed_form_candidates.candidates(task, names) == ["ets", "guess"]

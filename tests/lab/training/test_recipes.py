@@ -27,7 +27,7 @@ def test_third_party_models_register_their_recipe(monkeypatch):
     from undamped.extend import Recipe, register_recipe
     from undamped.lab.training import recipes
 
-    monkeypatch.setattr(recipes, "_RECIPES", dict(recipes._RECIPES))
+    monkeypatch.delitem(recipes._RECIPES, "scornn", raising=False)  # and afterwards again
     register_recipe("scornn", Recipe({"model": {"num_layers": 3}}, largest_rate=1e-4))
     assert recipes.recipe_of("scornn").largest_rate == 1e-4
     assert recipes.recommended(tasks["copy"], "scornn")["model"]["num_layers"] == 3

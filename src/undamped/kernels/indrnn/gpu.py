@@ -42,7 +42,6 @@ def independent_forward(
 
 @triton.jit(do_not_specialize=["steps"])
 def independent_backward(
-    before,
     outputs,
     grad,
     grad_projected,

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from undamped.kernels.dispatch import implementation
+from undamped.kernels.dispatch import implementation, runs_triton
 from undamped.kernels.reference import reference_independent_scan
 from undamped.kernels.shared.allocate import contiguous_copy, empty
 from undamped.kernels.shared.call_checks import check_lengths, check_shapes
@@ -120,13 +120,15 @@ def _backward(
             empty((chunks[0][1], *outputs.shape[1:]), outputs) for _ in range(2)
         )
         shortest = columns.shortest(lengths, len(x))
+        # The compiled loop reads the outputs in two sequences, one of them a step late.
+        copies = 1 if runs_triton(x) else 2
         with single_threaded_if_small(product):
             for start, stop in reversed(chunks):
                 chunk, gradient = outputs[start:stop], gradients[: stop - start]
                 grad_chunk = grad_rows[: stop - start].copy_(grad_outputs[start:stop])
                 columns.run(
                     kernel,
-                    [chunk, chunk, grad_chunk, gradient],
+                    [*[chunk] * copies, grad_chunk, gradient],
                     recurrent,
                     grad_hidden.unsqueeze(0),
                     sums=sums,

@@ -30,15 +30,9 @@ from undamped.kernels.linear.block_arrays import (
 )
 from undamped.kernels.linear.block_parts import mask_rows
 from undamped.kernels.shared.allocate import contiguous_copy, empty
+from undamped.kernels.shared.limits import KernelLimits, current_limits
 from undamped.kernels.shared.operator import refuse_second_derivatives, save, saved
-from undamped.kernels.shared.threads import GRAIN, run_in_parallel, worth_having
-
-TILE_ROWS = 256
-"""Rows of a tile: some eight arrays of them are in use, which a core's own cache should hold."""
-TILE_STEPS = 16
-"""The fewest steps of a tile: at the beginning of each one state is kept."""
-SEQUENCES = 16
-"""The most that are taken through at once."""
+from undamped.kernels.shared.threads import run_in_parallel, worth_having
 
 
 class BlockWeights(NamedTuple):
@@ -87,7 +81,7 @@ def uses_tiles(numbers: int, batch: int) -> bool:
 
 
 def _threads(numbers: int) -> int:
-    return worth_having() if numbers >= GRAIN else 1
+    return worth_having() if numbers >= current_limits().batch_grain else 1
 
 
 def oscillator_block(
@@ -125,12 +119,14 @@ class _Plan:
         storing: Whether there may be a backward pass.
         groups: The first of some sequences, and the number of steps of each of them.
         threads: How many threads share the groups.
+        limits: The sizes of tiles and groups.
     """
 
     epsilon: float
     storing: bool
     groups: list[tuple[int, Any]]
     threads: int
+    limits: KernelLimits
 
     @classmethod
     def of(cls, e: Tensor, lengths: Tensor | None, epsilon: float, storing: bool) -> _Plan:
@@ -139,25 +135,31 @@ class _Plan:
         ends = np.full(batch, steps, np.int64)
         if lengths is not None:
             ends = np.clip(lengths.numpy().astype(np.int64), 0, steps)
-        size = min(SEQUENCES, -(-batch // threads))
+        limits = current_limits()
+        size = min(limits.tile_sequences, -(-batch // threads))
         groups = [(low, ends[low : low + size]) for low in range(0, batch, size)]
-        return cls(epsilon, storing, groups, min(threads, len(groups)))
+        return cls(epsilon, storing, groups, min(threads, len(groups)), limits)
 
-    def run(self, work: Any, product: int) -> list[Any]:
-        """Do the work for every group, and return what came of each."""
+    def tile(self, count: int, steps: int) -> int:
+        """Return the steps of a tile of `count` sequences."""
+        return min(steps, max(self.limits.tile_steps, self.limits.tile_rows // count))
+
+    def run(self, work: Any, row: int) -> list[Any]:
+        """Do the work for every group, and return what came of each.
+
+        Args:
+            work: A function of number, first sequence and lengths of a group.
+            row: Multiplications of the product of a row.
+        """
 
         def some(first: int) -> list[Any]:
             return [work(n, *self.groups[n]) for n in range(first, len(self.groups), self.threads)]
 
         answers: list[Any] = [None] * len(self.groups)
         works = [partial(some, first) for first in range(self.threads)]
-        for first, results in enumerate(run_in_parallel(works, product)):
+        for first, results in enumerate(run_in_parallel(works, self.limits.tile_rows * row)):
             answers[first :: self.threads] = results
         return answers
-
-
-def _tile(count: int, steps: int) -> int:
-    return min(steps, max(TILE_STEPS, TILE_ROWS // count))
 
 
 def _arrays(*tensors: Tensor) -> list[Any]:
@@ -190,7 +192,7 @@ class _Block(torch.autograd.Function):
         blas, (x, y) = product_address(e.dtype), _arrays(sequence, out)
 
         def work(number: int, low: int, ends: Any) -> tuple[Tensor, ...]:
-            count, tile = len(ends), _tile(len(ends), steps)
+            count, tile = len(ends), plan.tile(len(ends), steps)
             rows = tile * count
             long = steps * count if storing else rows
             stored = (
@@ -206,7 +208,7 @@ class _Block(torch.autograd.Function):
             kernels.forward(BlockPass(*arguments), storing)
             return stored if storing else ()
 
-        stored = plan.run(work, TILE_ROWS * features * units)
+        stored = plan.run(work, features * units)
         ctx.plan = plan
         save(
             ctx,
@@ -236,7 +238,7 @@ class _Block(torch.autograd.Function):
         (grad_output,) = _arrays(gradients[0])
 
         def work(number: int, low: int, ends: Any) -> Any:
-            count, tile = len(ends), _tile(len(ends), steps)
+            count, tile = len(ends), plan.tile(len(ends), steps)
             rows, dtype = tile * count, x.dtype
             weights = Weights(*matrices, *_group_masks(masks, sequence, low, count))
             group = Stored(*_arrays(*stored[4 * number : 4 * number + 4]))
@@ -247,7 +249,7 @@ class _Block(torch.autograd.Function):
             kernels.backward(BlockPass(*arguments), grad_output, more, sums)
             return sums
 
-        group_sums = plan.run(work, TILE_ROWS * features * units)
+        group_sums = plan.run(work, features * units)
         grad_units, grad_drive, grad_read, grad_passing, grad_gate, grad_bias = (
             torch.from_numpy(sum(parts[1:], parts[0])) for parts in zip(*group_sums, strict=True)
         )

@@ -21,6 +21,9 @@ Work = Callable[[], None]
 class Recorder(Protocol):
     """Something that turns work on fixed memory into a replay of it."""
 
+    steps: int
+    """Steps of a recording."""
+
     def record(self, work: Work) -> Work:
         """Run `work`, perhaps several times, and return what does the same from then on."""
         ...
@@ -32,6 +35,8 @@ class CUDAGraphs:
     Args:
         device: The card.
     """
+
+    steps = 32
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

@@ -20,8 +20,6 @@ from undamped.kernels.recorded.recorder import Recorder
 from undamped.kernels.reference import State, step_by_step
 from undamped.kernels.shared.operator import refuse_second_derivatives
 
-STEPS = 32
-"""Steps of a recording."""
 MAX_RECORDINGS = 4
 """Recordings that are stored of a cell, for different shapes."""
 
@@ -76,9 +74,9 @@ class RecordedLoop:
 
     @torch.inference_mode(False)  # its memory is for passes with gradients too
     def __init__(self, recorder: Recorder, recurrence: Recurrence, inputs: Inputs) -> None:
-        self.recorder, self.recurrence = recorder, recurrence
+        self.recorder, self.recurrence, self.steps = recorder, recurrence, recorder.steps
         projected = inputs.projected
-        self.projected = projected.new_zeros(STEPS, *projected.shape[1:])
+        self.projected = projected.new_zeros(self.steps, *projected.shape[1:])
         self.state = [part.new_zeros(part.shape) for part in inputs.state]
         self.constants = [part.new_zeros(part.shape) for part in inputs.constants]
         self.remaining = None
@@ -87,7 +85,7 @@ class RecordedLoop:
         with torch.no_grad():
             self.fill(self.constants, inputs.constants)
             output = recurrence.output(tuple(self.state))
-        self.outputs = output.new_zeros(STEPS, *output.shape)
+        self.outputs = output.new_zeros(self.steps, *output.shape)
         self.go = recorder.record(self._forward)
         self._back: Callable[[], None] | None = None
 
@@ -111,7 +109,7 @@ class RecordedLoop:
 
     def load(self, projected: Tensor, lengths: Tensor | None, start: int) -> None:
         """Copy a chunk of the input in."""
-        self.projected.copy_(projected[start : start + STEPS])
+        self.projected.copy_(projected[start : start + self.steps])
         if self.remaining is not None and lengths is not None:
             self.remaining.copy_(lengths - start)
 
@@ -179,6 +177,7 @@ class Recordings:
         projected = inputs.projected
         key = (
             type(recorder),
+            recorder.steps,
             inputs.lengths is not None,
             projected.device,
             projected.dtype,
@@ -209,7 +208,7 @@ def recorded_scan(
         The outputs (time, batch, hidden), and the state after the last step.
     """
     projected, state, constants, lengths = inputs
-    recorded_steps = len(projected) // STEPS * STEPS
+    recorded_steps = len(projected) // recorder.steps * recorder.steps
     loop = None
     if recorded_steps and not recordings.refused:
         loop = _recorded(recordings, recorder, recurrence, inputs)
@@ -256,7 +255,7 @@ class _Recorded(torch.autograd.Function):
     ) -> Any:
         projected, state = tensors[0].detach(), tensors[1 : 1 + count]
         constants = tensors[1 + count : 1 + count + len(loop.constants)]
-        chunks = range(0, len(projected), STEPS)
+        chunks = range(0, len(projected), loop.steps)
         outputs = loop.outputs.new_empty(len(projected), *loop.outputs.shape[1:])
         begins = [part.new_empty(len(chunks), *part.shape) for part in loop.state]
         loop.fill(loop.state, state)
@@ -266,7 +265,7 @@ class _Recorded(torch.autograd.Function):
                 begin[number] = part
             loop.load(projected, lengths, start)
             loop.go()
-            outputs[start : start + STEPS] = loop.outputs
+            outputs[start : start + loop.steps] = loop.outputs
         ctx.loop, ctx.lengths, ctx.count, ctx.begins = loop, lengths, count, begins
         ctx.save_for_backward(*tensors)
         return outputs, *(part.clone() for part in loop.state)
@@ -281,12 +280,12 @@ class _Recorded(torch.autograd.Function):
         loop.fill(loop.grad_state, grads[1:])
         for total in (*loop.grad_constants, *loop.grad_parameters):
             total.zero_()
-        for number, start in reversed(list(enumerate(range(0, len(projected), STEPS)))):
+        for number, start in reversed(list(enumerate(range(0, len(projected), loop.steps)))):
             loop.fill(loop.state, [begin[number] for begin in ctx.begins])
             loop.load(projected, ctx.lengths, start)
-            loop.grad_outputs.copy_(grads[0][start : start + STEPS])
+            loop.grad_outputs.copy_(grads[0][start : start + loop.steps])
             loop.back()
-            grad_projected[start : start + STEPS] = loop.grad_projected
+            grad_projected[start : start + loop.steps] = loop.grad_projected
         of_parameters = [
             total.clone() if read else None
             for total, read in zip(loop.grad_parameters, loop.read, strict=True)

@@ -16,7 +16,6 @@ import numpy as np
 from torch import Tensor
 
 FALLBACK = 8 << 20
-REPLAY_BYTES = 64 << 20  # for values of tanh that spare a second product, whatever the length
 
 
 @cache
@@ -83,17 +82,18 @@ def scan_bytes(columns: int, layers: int, item_size: int) -> int:
     return columns * item_size * (3 * layers + 1)
 
 
-def replay_chunks(chunk: int, columns: int, layers: int, item_size: int) -> int:
+def replay_chunks(total: int, chunk: int, columns: int, layers: int, item_size: int) -> int:
     """Return of how many chunks the values of tanh may be stored.
 
     Args:
+        total: Bytes for all of them.
         chunk: Steps of a chunk.
         columns: Batch × hidden units.
         layers: Layers whose values are stored.
         item_size: Bytes of a number.
     """
     size = chunk * columns * layers * item_size
-    return REPLAY_BYTES // size if size else 0
+    return total // size if size else 0
 
 
 def ranges(steps: int, chunk: int) -> list[tuple[int, int]]:

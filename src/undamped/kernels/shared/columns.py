@@ -18,6 +18,7 @@ from torch import Tensor
 
 from undamped.kernels.dispatch import runs_triton
 from undamped.kernels.shared.chunks import chunk_length, remaining_steps, scan_bytes
+from undamped.kernels.shared.limits import current_limits
 from undamped.kernels.shared.threads import over_columns, run_in_parallel, split_batch
 
 _module = cache(import_module)  # which looks around at every call
@@ -104,6 +105,9 @@ class Columns:
 
     def chunk(self, steps: int, columns: int, layers: int, item_size: int) -> int:
         """Choose how many steps make a chunk: as many as the cache holds."""
+        limit = current_limits().chunk_steps
+        if limit is not None:
+            return min(steps, limit)
         return chunk_length(steps, scan_bytes(columns, layers, item_size))
 
     def shards(self, steps: int, batch: int, hidden: int) -> list[slice]:
@@ -147,7 +151,7 @@ class GPUColumns(Columns):
         return steps if lengths is None else 0
 
     def chunk(self, steps: int, columns: int, layers: int, item_size: int) -> int:
-        return min(steps, GPU_CHUNK)
+        return min(steps, current_limits().chunk_steps or GPU_CHUNK)
 
     def shards(self, steps: int, batch: int, hidden: int) -> list[slice]:
         return [slice(0, batch)]

@@ -25,7 +25,6 @@ from numba.core import config, event
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
-MOMENT = 0.5  # seconds of compiling after which somebody at a terminal wonders
 KERNEL: dict[str, Any] = {
     "nogil": True,
     "cache": True,
@@ -157,10 +156,14 @@ def _temporary_place() -> Path | None:
 
 
 class _Compiling(event.Listener):
-    """Tells a terminal what is compiled, once that has taken a moment."""
+    """Tells a terminal what is compiled, once that has taken a moment.
 
-    def __init__(self) -> None:
-        self.depth, self.timer = 0, None
+    Args:
+        delay: Seconds of compiling after which somebody at a terminal wonders.
+    """
+
+    def __init__(self, delay: float = 0.5) -> None:
+        self.delay, self.depth, self.timer = delay, 0, None
 
     def on_start(self, event: Any) -> None:
         """Start a timer for the message."""
@@ -168,7 +171,7 @@ class _Compiling(event.Listener):
         module = event.data["dispatcher"].py_func.__module__ or ""
         if self.depth > 1 or not module.startswith("undamped.") or not sys.stderr.isatty():
             return
-        self.timer = threading.Timer(MOMENT, _report, [module])
+        self.timer = threading.Timer(self.delay, _report, [module])
         self.timer.daemon = True
         self.timer.start()
 

@@ -29,9 +29,10 @@ from typing import Any, TypeVar
 
 import torch
 
+from undamped.kernels.shared.limits import current_limits
+
 T = TypeVar("T")
 
-GRAIN = 1 << 18  # numbers per layer below which one thread is as fast as two
 ALIGNMENT = 4  # sequences; with an even number of steps, products see their rows in eights
 COLUMN_GRAIN = 1 << 17  # numbers of a single scan, for each thread that is worth having
 COLUMN_WIDTH = 16  # columns; no two threads write into one cache line
@@ -108,7 +109,8 @@ def _in_full_precision(work: Callable[[], T]) -> T:
 
 def split_batch(steps: int, batch: int, hidden: int) -> list[slice]:
     """Return the shards of the batch, one for each thread that is worth having."""
-    count = min(worth_having(), steps * batch * hidden // GRAIN, batch // ALIGNMENT)
+    grain = current_limits().batch_grain
+    count = min(worth_having(), steps * batch * hidden // grain, batch // ALIGNMENT)
     if count < 2:
         return [slice(0, batch)]
     width = -(-batch // (count * ALIGNMENT)) * ALIGNMENT

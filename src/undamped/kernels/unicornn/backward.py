@@ -7,7 +7,7 @@ down, and weight gradients are added up.
 A chunk is rebuilt forwards from the state at its start where that was stored, which repeats the
 forward pass bit for bit. In "reversible" mode the chunks between two stored states are rebuilt by
 running backwards in time from the end. Rounding makes that inexact, so it is measured: it has to
-arrive at the state to which the stored one leads. Where it misses by more than `TOLERANCE`,
+arrive at the state to which the stored one leads. Where it misses by more than a tolerance,
 everything since is discarded and the segment is repeated with checkpoints, with a warning.
 """
 
@@ -126,7 +126,8 @@ class BackwardPass:
         reached = start.clone()
         outputs = self.work.rebuild(self.work.chunks[first], reached, backwards=False)
         missed = float((state - reached).abs().max())
-        if missed > TOLERANCE[state.dtype]:
+        tolerance = self.work.limits.inversion_tolerance
+        if missed > (TOLERANCE[state.dtype] if tolerance is None else tolerance):
             return missed
         # Not finite on both sides: the forward pass overflowed, and so will its gradients.
         self._gradients(first, outputs, start, reached)

@@ -13,6 +13,7 @@ from undamped.kernels.reference import reference_oscillator_scan
 from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.call_checks import check_lengths
 from undamped.kernels.shared.columns import Columns, columns_for
+from undamped.kernels.shared.limits import KernelLimits, current_limits
 from undamped.kernels.shared.operator import save, saved
 from undamped.kernels.unicornn.backward import BackwardPass, Gradients
 from undamped.kernels.unicornn.stack import Checkpoints, Gradient, Layer, Work, run_stack
@@ -28,6 +29,8 @@ class _Plan:
     gradient: Gradient | None  # None for a pass without a backward pass
     every: bool
     columns: Columns
+    limits: KernelLimits
+    chunk: int  # steps; the same in both passes
 
     def with_tensors(self, tensors: list[Tensor]) -> list[Layer]:
         """Return the layers with these parameters."""
@@ -48,15 +51,14 @@ class _Plan:
         """Return the work of all shards."""
         layers = self.with_tensors([tensor.detach().contiguous() for tensor in parameters])
         inputs = (x.detach(), lengths, None if masks is None else masks.detach())
-        return [Work(self.columns, layers, *inputs, shard) for shard in shards]
+        sizes = (self.limits, self.chunk)
+        return [Work(*sizes, self.columns, layers, *inputs, shard) for shard in shards]
 
     def run(self, works: list[Any], x: Tensor) -> list[Any]:
         """Do the work of all shards."""
-        hidden = self.layers[0].weight.shape[0]
-        columns, item_size = x.shape[1] * hidden, x.element_size()
-        chunk = self.columns.chunk(x.shape[0], columns, len(self.layers), item_size)
+        numbers = x.shape[1] * self.layers[0].weight.shape[0]
         widest = max(sum(layer.sizes) for layer in self.layers)
-        return self.columns.run_all(works, chunk * columns * widest)
+        return self.columns.run_all(works, self.chunk * numbers * widest)
 
 
 def oscillator_stack(
@@ -86,7 +88,10 @@ def oscillator_stack(
     check_lengths("oscillator_stack", lengths, x.shape[0], x.shape[1])
     parameters = [getattr(layer, name) for layer in layers for name in TENSORS]
     needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *state, *parameters))
-    plan = _Plan(tuple(layers), gradient if needs_grad else None, every, columns_for(x))
+    columns, numbers = columns_for(x), x.shape[1] * layers[0].weight.shape[0]
+    chunk = columns.chunk(len(x), numbers, len(layers), x.element_size())
+    stored = gradient if needs_grad else None
+    plan = _Plan(tuple(layers), stored, every, columns, current_limits(), chunk)
     output, position, velocity = _Stack.apply(plan, x, *state, masks, lengths, *parameters)
     return (output if every else None), (position, velocity)
 

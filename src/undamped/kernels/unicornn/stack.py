@@ -6,7 +6,7 @@ the caller's choice of gradient:
 
 - "stored": positions and tanh of every layer at every step;
 - "checkpoint": the states at the start of every chunk;
-- "reversible": the states at the start of at most `ANCHORS` chunks, whatever the length; the
+- "reversible": the states at the start of at most `anchors` chunks, whatever the length; the
   others are recomputed by running backwards in time (`backward`).
 
 The last two also store the values of tanh of the last chunks, as many as a fixed amount of memory
@@ -29,12 +29,11 @@ from torch import Tensor
 from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.chunks import ranges, replay_chunks
 from undamped.kernels.shared.columns import Columns, input_rows
+from undamped.kernels.shared.limits import KernelLimits
 from undamped.kernels.shared.row_stable_matmul import rows_times
 from undamped.kernels.unicornn.scan import oscillator_constants
 
 Gradient = Literal["reversible", "checkpoint", "stored"]
-ANCHORS = 64
-WIDE = 32  # numbers that a layer reads per step from which its product costs more than memory
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,6 @@ class Layer:
     alpha: float
     sources: tuple[int, ...]
     sizes: tuple[int, ...]
-
-    @property
-    def wide(self) -> bool:
-        """Whether its product takes longer than reading stored values of tanh."""
-        return sum(self.sizes) >= WIDE
 
     def blocks(self) -> list[tuple[int, Tensor]]:
         """Return each source with its part of the input matrix, (hidden, size)."""
@@ -82,6 +76,8 @@ class Work:
     cache among them.
     """
 
+    limits: KernelLimits
+    chunk: int  # steps
     columns: Columns
     layers: list[Layer]
     x: Tensor  # (steps, batch, input), of all sequences
@@ -96,10 +92,12 @@ class Work:
         self.steps, batch = self.x.shape[:2]
         self.hidden, item_size = self.layers[0].weight.shape[0], self.x.element_size()
         width = batch * self.hidden
-        self.chunk = self.columns.chunk(self.steps, width, len(self.layers), item_size)
         self.chunks = ranges(self.steps, self.chunk)
-        wide = sum(layer.wide for layer in self.layers)
-        first = max(0, len(self.chunks) - replay_chunks(self.chunk, width, wide, item_size))
+        # Layers whose product takes longer than reading stored values of tanh.
+        sizes = [sum(layer.sizes) for layer in self.layers]
+        self.wide = [at for at, size in enumerate(sizes) if size >= self.limits.wide]
+        numbers = (self.chunk, width, len(self.wide), item_size)
+        first = max(0, len(self.chunks) - replay_chunks(self.limits.replay_bytes, *numbers))
         self.replay_start = self.chunks[first][0] if first < len(self.chunks) else self.steps
         self.x = self.x[:, self.shard]
         self.batch = self.x.shape[1]
@@ -114,8 +112,7 @@ class Work:
     def make_replay(self) -> None:
         """Allocate the tanh values of the last chunks of layers with a large product."""
         stored = self.steps - self.replay_start
-        wide = [at for at, layer in enumerate(self.layers) if layer.wide]
-        self.replay = {at: empty((stored, self.width), self.x) for at in wide if stored}
+        self.replay = {at: empty((stored, self.width), self.x) for at in self.wide if stored}
 
     def replay_values(self, at: int, start: int, stop: int) -> Tensor | None:
         """Return the stored values of tanh of a layer in a chunk, or None."""
@@ -191,7 +188,7 @@ def run_stack(
     """
     if gradient == "stored":
         return _run_stored(work, state, output)
-    spacing = -(-len(work.chunks) // ANCHORS) if gradient == "reversible" else 1
+    spacing = -(-len(work.chunks) // work.limits.anchors) if gradient == "reversible" else 1
     if gradient is not None and spacing == 1:
         work.make_replay()
     states = []

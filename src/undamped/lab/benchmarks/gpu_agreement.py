@@ -11,9 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import partial
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -22,6 +20,7 @@ from undamped._base.registry import models
 from undamped.kernels import independent_layer, linear_oscillator_scan, linear_scan, oscillator_scan
 from undamped.kernels.dispatch import interpreted_kernels, plain_loops
 from undamped.kernels.indrnn.layer import Nonlinearity
+from undamped.kernels.shared.limits import kernel_limits
 
 Outputs = tuple[Tensor, ...]
 Case = tuple[Callable[..., Outputs], list[Tensor]]
@@ -125,19 +124,12 @@ def error_of(
     torch.manual_seed(0)
     lengths = torch.tensor([steps, *[steps // 2 + 1] * (batch - 1)]) if ended else None
     run, tensors = CASES[name](steps, batch, units, lengths)
-    with interpreted_kernels(), ExitStack() as stack:
-        for constant, value in _SHORT.items():  # so that the stack is reversed in time too
-            stack.enter_context(patch(constant, value))
+    # Few stored states, so that the stack is reversed in time too.
+    with interpreted_kernels(), kernel_limits(chunk_steps=48, anchors=2):
         ours = _results(run, [tensor.clone().requires_grad_() for tensor in tensors])
     with plain_loops():
         theirs = _results(run, [tensor.double().requires_grad_() for tensor in tensors])
     return max(map(_relative, ours, theirs))
-
-
-_SHORT = {
-    "undamped.kernels.shared.columns.GPU_CHUNK": 48,
-    "undamped.kernels.unicornn.stack.ANCHORS": 2,
-}
 
 
 def _results(run: Callable[..., Outputs], tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.options import PositiveInt
 from undamped.lab.benchmarks.timing import benchmark, cpu_clock, interleaved
 from undamped.lab.report.charts import label, panels
 from undamped.lab.report.table import Progress, Report, Table, silent
@@ -156,7 +157,6 @@ def problems(quick: bool) -> list[StiffProblem]:
     ]
 
 
-BATCH = 16
 CALLS, SECONDS = 1.5, 5.0
 """Targets: largest ratios of calls and of seconds of one sample to SciPy's."""
 OURS, THEIRS, NUMPY, BATCHED = "undamped", "SciPy", "SciPy, NumPy field", "undamped, batch"
@@ -236,6 +236,7 @@ def run(
     *,
     method: str = "radau5",
     tolerance: float | None = None,
+    batch: PositiveInt = 16,
     rounds: int = 3,
     quick: bool = False,
     progress: Progress = silent,
@@ -245,6 +246,7 @@ def run(
     Args:
         method: Our method, by its name.
         tolerance: The only tolerance; 1e-4 and 1e-7 by default.
+        batch: Number of samples of a batch.
         rounds: How often everything is timed.
         quick: Two problems at one tolerance.
         progress: Called with a name after every single run.
@@ -257,12 +259,11 @@ def run(
     for problem in problems(quick):
         for each in tolerances if tolerance is None else (tolerance,):
             reference = _scipy(problem, 1e-3 * each).y[:, -1]
-            records.append(_compare(problem, each, method, rounds, reference, progress))
+            records.append(_compare(problem, each, method, batch, rounds, reference, progress))
     return Report(
         records,
         [Table(HEADER, [record.row() for record in records])],
-        {"stiff_seconds": lambda: _figure(records)},
-        settings={"batch": BATCH},
+        {"stiff_seconds": lambda: _figure(records, batch)},
     )
 
 
@@ -300,12 +301,13 @@ def _compare(
     problem: StiffProblem,
     tolerance: float,
     method: str,
+    count: int,
     rounds: int,
     reference: np.ndarray,
     progress: Progress,
 ) -> StiffTiming:
     atol = tolerance * problem.atol
-    single, batch = torch.from_numpy(problem.start), problem.batch(BATCH)
+    single, batch = torch.from_numpy(problem.start), problem.batch(count)
     batch_options = solver_options(method)
 
     @torch.no_grad()
@@ -324,7 +326,7 @@ def _compare(
     clock = cpu_clock()
     timings = interleaved(candidates, rounds=rounds, warmup=0, clock=clock, progress=progress)
     seconds = {name: timing.spread[0] for name, timing in timings.items()}
-    seconds[BATCHED] /= BATCH
+    seconds[BATCHED] /= count
     scale = np.abs(reference) + problem.atol
     return StiffTiming(
         problem=problem.name,
@@ -346,10 +348,10 @@ def solver_options(method: str) -> dict[str, Any]:
     return {"steps": "sample"} if solvers[method].per_sample else {}
 
 
-def _figure(records: Sequence[StiffTiming]) -> Any:
+def _figure(records: Sequence[StiffTiming], batch: int) -> Any:
     figure, (axes,) = panels(7, 3.6)
     axes.plot([record.second_ratio for record in records], "o", label="one sample")
-    axes.plot([record.batch_ratio for record in records], "s", label=f"batch of {BATCH}")
+    axes.plot([record.batch_ratio for record in records], "s", label=f"batch of {batch}")
     axes.axhline(1.0, color="#999999", linewidth=1, label="SciPy's Radau")
     names = [f"{record.problem}, {record.tolerance:.0e}" for record in records]
     axes.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=7)

@@ -28,7 +28,7 @@ from undamped.lab.catalogue import settings_of
 from undamped.lab.data.recordings.read import is_data_path
 from undamped.lab.training.fit import AUTO
 from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.portfolio.attempt import check_no_model_options
+from undamped.lab.training.portfolio.attempt import check_auto_options
 from undamped.lab.training.recipes import with_printed
 from undamped.models.for_task import check_options, model_options
 
@@ -55,8 +55,7 @@ class Settings:
         """Return the checked options of a model: those for all models, then its own."""
         options = {**self.sections.get("model", {}), **self.sections.get(model, {})}
         if model == AUTO:
-            check_no_model_options(options)
-            return {}
+            return check_auto_options(options, text=True)
         return check_options(model, options, text=True)
 
     def task_options(self, task: str) -> dict[str, Any]:
@@ -131,7 +130,7 @@ def _add(settings: Settings, key: str, value: Any) -> None:
         settings.seed = convert(NonNegativeInt, value, "seed", text=True)
     elif key == "recipe":
         settings.recipe = str(value)
-    elif dot and (section in SECTIONS or section in models):
+    elif dot and (section in (*SECTIONS, AUTO) or section in models):
         settings.sections.setdefault(section, {})[name] = value
     elif settings.reads_file and key in options_of(tasks[settings.names[0]]):
         settings.sections.setdefault("task", {})[key] = value

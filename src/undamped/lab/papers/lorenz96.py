@@ -26,8 +26,6 @@ from undamped.lab.training import fit
 FORCES = (0.9, 8.0)
 PAPER = {"lstm": (2.0e-2, 6.8e-2), "cornn": (2.0e-2, 9.8e-2), "unicornn": (2.2e-2, 3.1e-1)}
 """Table 7 of the UnICORNN paper: NRMSE at F = 0.9 and F = 8."""
-WINDOW = 100
-"""Steps between updates while a trajectory is read; the state is carried over."""
 LINEAR, MEAN = "linear map of the present state", "always the mean state"
 
 
@@ -51,15 +49,19 @@ def run(
     forces: Sequence[float] = FORCES,
     networks: Sequence[str] = tuple(PAPER),
     batch_size: PositiveInt = 16,
+    trajectories: PositiveInt = 128,
+    window: PositiveInt = 100,
     **options: Unpack[SeedOptions],
 ) -> Report:
     """Forecasts of a chaotic system: LSTM, coRNN and UnICORNN at two forces.
 
     Args:
-        epochs: Passes over the 128 training trajectories.
+        epochs: Passes over the training trajectories.
         forces: The external forces.
         networks: Names of networks: lstm, cornn, unicornn.
         batch_size: Trajectories per batch.
+        trajectories: Number of them in each split.
+        window: Steps between updates while a trajectory is read; the state is carried over.
         options: Seed, folder and progress; see `SeedOptions`.
 
     Example:
@@ -73,18 +75,19 @@ def run(
     forecasts: list[Forecast] = []
     baselines: dict[str, dict[float, float]] = {LINEAR: {}, MEAN: {}}
     for force in forces:
-        task = tasks.build("lorenz96", force=force)
+        task_options = {"force": force, "trajectories": trajectories}
+        task = tasks.build("lorenz96", **task_options)
         baselines[MEAN][force], baselines[LINEAR][force] = task.chance.metric, _linear_map(task)
         steps = epochs * (task.count("train", batch_size) or 1)
         for name in networks:
             finished = fit(
                 name,
                 "lorenz96",
-                task_options={"force": force},
+                task_options=task_options,
                 train={
                     "steps": steps,
                     "batch_size": batch_size,
-                    "truncate": min(WINDOW, task.length),
+                    "truncate": min(window, task.length),
                     "validate_every": max(1, steps // 3),
                 },
                 seed=options["seed"],

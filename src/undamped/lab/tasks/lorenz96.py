@@ -15,7 +15,6 @@ from undamped._base.registry import tasks
 from undamped.lab.tasks.task import COSINE, SPLITS, ArrayTask, Batch, Chance, Split
 
 VARIABLES = 5
-SEQUENCES = 128
 STEP = 0.01
 
 
@@ -33,6 +32,7 @@ class Lorenz96(ArrayTask):
         force: The external force F.
         length: Readings of a sequence.
         horizon: How many readings ahead the target is.
+        trajectories: Number of trajectories of each split.
         data_seed: Seed of the initial states.
         seed: Seed of the order of the batches.
 
@@ -65,11 +65,13 @@ class Lorenz96(ArrayTask):
         *,
         length: PositiveInt = 2000,
         horizon: PositiveInt = 25,
+        trajectories: PositiveInt = 128,
         data_seed: NonNegativeInt = 0,
         seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(seed)
         self.force, self.length, self.horizon, self.data_seed = force, length, horizon, data_seed
+        self.trajectories = trajectories
 
     @cached_property
     def _data(self) -> dict[Split, Tensor]:
@@ -78,7 +80,7 @@ class Lorenz96(ArrayTask):
 
     def _trajectories(self, stream: int) -> Tensor:
         random = np.random.default_rng([self.data_seed, stream])
-        start = self.force + random.uniform(-0.5, 0.5, (SEQUENCES, VARIABLES))
+        start = self.force + random.uniform(-0.5, 0.5, (self.trajectories, VARIABLES))
         states = integrate(start, self.force, self.length + self.horizon)
         return torch.from_numpy(states).float()
 
@@ -92,7 +94,7 @@ class Lorenz96(ArrayTask):
         return Chance(loss=loss, metric=error, rule="always the mean state")
 
     def sequences(self, split: Split) -> int:
-        return SEQUENCES
+        return self.trajectories
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
         """Return states, and those `ahead` readings later."""

@@ -7,14 +7,14 @@ import re
 
 from undamped._base.errors import UnknownNameError
 from undamped._base.options import nearest
-from undamped.lab.data.published.sets import images, series, text, ucr
+from undamped.lab.data.published.sets import tables, ucr
 from undamped.lab.data.published.sources import DataSet, Package
 
 
 @functools.cache
 def all_sets() -> dict[str, DataSet]:
     """Return every set of the catalogue by its name."""
-    sets = [*images.SETS, *text.SETS, *series.SETS, *ucr.SETS]
+    sets = [*tables.SETS, *ucr.SETS]
     return {data_set.name: data_set for data_set in sets}
 
 

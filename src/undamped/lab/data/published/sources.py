@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,11 +21,6 @@ class File:
     name: str
     size: int
     sha256: str
-
-
-def files(names: Sequence[str], sizes: Sequence[int], checksums: Sequence[str]) -> tuple[File, ...]:
-    """Return files with these names, sizes and checksums."""
-    return tuple(File(*entry) for entry in zip(names, sizes, checksums, strict=True))
 
 
 @dataclass(frozen=True)

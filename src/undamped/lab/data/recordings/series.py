@@ -19,7 +19,8 @@ from undamped.lab.data.recordings.on_disk import (
 )
 
 Targets = np.ndarray | list[np.ndarray] | None
-_BLOCK = 1 << 20  # numbers that are read at once
+BLOCK = 1 << 20
+"""Numbers that are read at once."""
 _RELEASE = 1 << 26  # bytes of a file that may stay in memory after they were read
 _WORST = 0.01  # largest rounding error, as a fraction of the range of a channel
 _PER_SERIES = ("series", "targets", "ids", "groups", "times", "parts", "origin")
@@ -321,12 +322,12 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
     )
 
 
-def time_slices(array: np.ndarray) -> Iterator[slice]:
-    """Yield slices over time that cover an array with a bounded number of values each.
+def time_slices(array: np.ndarray, block: int = BLOCK) -> Iterator[slice]:
+    """Yield slices over time that cover an array with at most `block` values each.
 
     The pages of a long memory-mapped array are released after they were read.
     """
-    step = max(1, _BLOCK // max(1, array.shape[1]))
+    step = max(1, block // max(1, array.shape[1]))
     often = max(1, _RELEASE // max(1, step * array.shape[1] * array.itemsize))
     for count, start in enumerate(range(0, len(array), step), 1):
         yield slice(start, start + step)

@@ -31,7 +31,7 @@ UPRIGHT = (math.pi, 0.0)
 BENT = (math.pi / 2, math.pi / 4)
 """A position that has to be held against gravity: the upper arm level, the elbow bent."""
 TARGETS = {"upright": UPRIGHT, "bent": BENT}
-STEP, CONTROL_STEPS = 0.05, 200
+STEP = 0.05
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ def run(
     steps: PositiveInt = 6000,
     trajectories: PositiveInt = 400,
     hidden_size: PositiveInt = 64,
+    control_steps: PositiveInt = 200,
     **options: Unpack[SeedOptions],
 ) -> Report:
     """An arm with two motors, swung up by energy shaping with learned DeLaN and LNN models.
@@ -69,6 +70,7 @@ def run(
         steps: Updates of 256 states each.
         trajectories: Training trajectories of 20 states, each with two torques.
         hidden_size: Width of the perceptrons.
+        control_steps: Steps of 0.05 s under control.
         options: Seed, folder and progress; see `SeedOptions`.
 
     Example:
@@ -108,7 +110,7 @@ def run(
                 trained.model, target=angles, position_gain=30.0, damping_gain=15.0
             )
             field = trained.task.system.field
-            states, _ = control_loop(field, control, hanging, STEP, CONTROL_STEPS)
+            states, _ = control_loop(field, control, hanging, STEP, control_steps)
             distances[target] = _distance(states[:, 0], angles).tolist()
         controls.append(
             ArmControl(name, trained.result["test"]["loss"], distances, trained.seconds)

@@ -20,7 +20,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific, train_model
 from undamped.lab.papers.runs import RunOptions, check_names, experiment, unique
 from undamped.lab.report.charts import BLACK_LINE, colour, label, panels
@@ -82,6 +82,7 @@ def run(
     trajectories: PositiveInt = 800,
     hidden_size: PositiveInt = 200,
     data_seed: NonNegativeInt = 0,
+    end: PositiveFloat | None = None,
     **options: Unpack[RunOptions],
 ) -> Report:
     """HNN beside a plain network: energy conservation of spring, pendulum, two bodies.
@@ -95,6 +96,7 @@ def run(
         trajectories: Training trajectories of two bodies.
         hidden_size: Width of all networks.
         data_seed: Seed of the data.
+        end: Duration of predicted trajectories; by default that of the authors.
         options: Folder and progress; see `RunOptions`.
 
     Example:
@@ -112,7 +114,9 @@ def run(
         data = {"trajectories": trajectories} if bodies else {"noise": 0.1}
         data["data_seed"] = data_seed
         for seed, model in product(seeds[:body_seeds] if bodies else seeds, MODELS):
-            records.append(_train(model, system, seed, budget, data, hidden_size, options["out"]))
+            records.append(
+                _train(model, system, seed, budget, data, hidden_size, end, options["out"])
+            )
             options["progress"](f"{model} on {system}, seed {seed}")
     groups: Groups = {
         key: [record for record in records if (record.system, record.model) == key]
@@ -172,6 +176,7 @@ def _train(
     budget: dict[str, int],
     data: dict[str, Any],
     hidden_size: int,
+    end: float | None,
     out: str,
 ) -> EnergyRun:
     full_batch = {} if system == "two-body" else {"batch_size": 10_000, "weight_decay": 1e-4}
@@ -186,7 +191,8 @@ def _train(
     )
     task = trained.task
     starts = task.data("test")[0][:STARTS] if system == "two-body" else _random_starts(seed)
-    times = torch.linspace(0, ENDS[system], int(READINGS * ENDS[system]) + 1).double()
+    end = ENDS[system] if end is None else end
+    times = torch.linspace(0, end, int(READINGS * end) + 1).double()
     true = task.system.simulate(starts, times)
     with torch.no_grad():
         path = trained.model.trajectory(starts.float(), times, on_failure="return").double()
@@ -224,7 +230,7 @@ def _figure(groups: Groups) -> Any:
     for axes, system in zip(all_axes, systems, strict=True):
         for index, model in enumerate(MODELS):
             drift = groups[system, model][0].drift.numpy()
-            times = torch.linspace(0, ENDS[system], len(drift)).numpy()
+            times = torch.arange(len(drift)).numpy() / READINGS
             axes.plot(times, drift[:, 1], color=colour(index), label=model)
             if index == 0:
                 axes.plot(times, drift[:, 0], label="true", **BLACK_LINE)

@@ -36,7 +36,6 @@ from undamped.lab.training.progress import Progress
 
 LAST_EPISODES = 100
 """Number of episodes of the mean return."""
-CHECKPOINT_EVERY = 10
 TRAINING, TESTING = 0, 1
 """Purposes of a seed."""
 
@@ -184,13 +183,16 @@ class TrainedAgent:
     parameters: int
 
 
-def train(plan: Plan, out: str | Path, report: Callback = silent) -> TrainedAgent:
+def train(
+    plan: Plan, out: str | Path, report: Callback = silent, *, checkpoint_every: int = 10
+) -> TrainedAgent:
     """Train an agent, resume its training, or load it if training is finished.
 
     Args:
         plan: The settings.
         out: The folder in which the training has a folder.
         report: Called with a line of text after every rollout.
+        checkpoint_every: Rollouts from one checkpoint to the next.
     """
     environments = Environments(plan.environment, plan.copies)
     with torch.random.fork_rng():
@@ -222,7 +224,7 @@ def train(plan: Plan, out: str | Path, report: Callback = silent) -> TrainedAgen
         mean = float(np.mean(recent)) if recent else 0.0
         progress.rows.append({"frames": frames, "return": mean})
         report(f"{100 * progress.step / plan.rounds:.0f} %  mean return {mean:.2f}")
-        if progress.step % CHECKPOINT_EVERY == 0 or progress.step == plan.rounds:
+        if progress.step % checkpoint_every == 0 or progress.step == plan.rounds:
             progress.cpu_seconds = time.process_time() - clock
             last = (torch.tensor(recent, dtype=torch.float64),)
             save_checkpoint(

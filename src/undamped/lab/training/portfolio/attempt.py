@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from undamped._base.errors import OptionError
+from undamped._base.options import convert
+from undamped._base.registry import models
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.options import BUDGETS, TrainOptions
 
@@ -119,6 +121,7 @@ class Selection:
         seed: The seed of all random numbers.
         report: Called with every attempt.
         verbose: Whether to print the name of each model first, and progress bars of networks.
+        candidates: Registry names of the models to compare; None for the portfolio.
     """
 
     task: Task
@@ -126,6 +129,7 @@ class Selection:
     seed: int
     report: Callable[[Attempt], None] = lambda attempt: None
     verbose: bool = False
+    candidates: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -169,11 +173,24 @@ class Clock:
         return replace(self, limit=self.limit - seconds)
 
 
-def check_no_model_options(options: dict[str, Any]) -> None:
-    """Refuse model options for `auto`, which has not selected a model yet."""
-    if options:
-        name = next(iter(options))
-        raise OptionError(
-            f"model.{name}={options[name]} cannot be set with auto, which compares several models. "
-            "Name a model, such as unicornn, or omit the option."
-        )
+def check_auto_options(options: Mapping[str, Any], *, text: bool = False) -> dict[str, Any]:
+    """Return the checked options of `auto`: only `candidates`, the models that it compares.
+
+    Args:
+        options: The options, by name.
+        text: Whether values may be text of a command line.
+    """
+    for name in options:
+        if name != "candidates":
+            raise OptionError(
+                f"model.{name}={options[name]} cannot be set with auto, which compares several "
+                "models. Name a model, such as unicornn, or omit the option."
+            )
+    if not options:
+        return {}
+    names = convert(tuple[str, ...], options["candidates"], "model.candidates", text=text)
+    if not names:
+        raise OptionError("model.candidates must name at least one model, got none.")
+    for name in names:
+        models[name]  # an unknown name is an error
+    return {"candidates": tuple(dict.fromkeys(names))}

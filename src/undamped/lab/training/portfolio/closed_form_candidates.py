@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from undamped._base.contract import Batch
 from undamped._base.errors import UndampedError
+from undamped._base.registry import models
 from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import ArrayTask, Task
@@ -37,8 +39,15 @@ FINAL = 3.0
 _FEWEST_WINDOWS = 10  # training windows below which only forecasters are tried
 
 
-def candidates(task: Task) -> list[str]:
-    """Return the names of the candidates for a task, the cheapest first."""
+def candidates(task: Task, names: Sequence[str] | None = None) -> list[str]:
+    """Return the names of the candidates for a task, the cheapest first.
+
+    Args:
+        task: The task.
+        names: Models to compare; None for the portfolio.
+    """
+    if names is not None:
+        return [name for name in names if issubclass(models[name], ClosedFormModel)]
     if task.task_shape.forecast is None:
         return list(CANDIDATES)
     cheapest, *others = CANDIDATES

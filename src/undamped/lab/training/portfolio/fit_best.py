@@ -23,7 +23,7 @@ from undamped.lab.training.portfolio.attempt import (
     Clock,
     Selection,
     best_of,
-    check_no_model_options,
+    check_auto_options,
     in_short,
     standard_error,
 )
@@ -59,7 +59,8 @@ def fit_best(
 
     Args:
         task: A registry name, or a `Task`.
-        user_options: Options by "model", "task" and "train". A budget of `seconds` or `minutes` is
+        user_options: Options by "model", "task" and "train". The only one of "model" is
+            `candidates`, names of the models to compare. A budget of `seconds` or `minutes` is
             for everything (five minutes by default); one of `steps` or `epochs` is for the longest
             training of a network, and makes the comparison a function of the seed.
         seed: As for `fit`, like all further arguments.
@@ -71,7 +72,7 @@ def fit_best(
     from undamped.lab.training.fit import AUTO, fit
 
     _check_single_process()
-    check_no_model_options(user_options["model"])
+    candidates = check_auto_options(user_options["model"]).get("candidates")
     train = user_options["train"]
     check("train", TrainOptions, train)
     task_class = tasks[task] if isinstance(task, str) else type(task)
@@ -81,7 +82,10 @@ def fit_best(
     if progress is True:  # before the comparison, which takes minutes
         sys.stderr.write(printable("".join(f"{note}\n" for note in task.notes())))
     options = {name: value for name, value in train.items() if name not in BUDGETS}
-    attempts, best, why = _choose(task, options, Clock.of(train), seed, progress)
+    selection = Selection(
+        task, options, seed, _reporter(task, progress), progress is True, candidates
+    )
+    attempts, best, why = _choose(selection, Clock.of(train))
     # A closed-form model is fitted in one process, whatever networks were trained on.
     plain = {name: value for name, value in options.items() if name in ("batch_size", "precision")}
     runs: list[Run] = []
@@ -125,17 +129,14 @@ def _check_single_process() -> None:
         )
 
 
-def _choose(
-    task: Task, options: dict[str, Any], clock: Clock, seed: int, progress: ShowProgress
-) -> tuple[list[Attempt], Attempt, str]:
+def _choose(selection: Selection, clock: Clock) -> tuple[list[Attempt], Attempt, str]:
     """Return all attempts of the comparison, the best of them, and the reason for the choice."""
-    if optional.too_short(task):
+    if optional.too_short(selection.task):
         best = Attempt(closed_form_candidates.FORECASTERS[0])
         why = f"There are too few values to compare models; {best.model} needs no comparison."
         return [], best, why
-    report = _reporter(task, progress)
-    attempts = compare(Selection(task, options, seed, report, progress is True), clock)
-    return attempts, *select(attempts, task)
+    attempts = compare(selection, clock)
+    return attempts, *select(attempts, selection.task)
 
 
 def compare(selection: Selection, clock: Clock) -> list[Attempt]:
@@ -143,7 +144,7 @@ def compare(selection: Selection, clock: Clock) -> list[Attempt]:
     task = selection.task
     attempts: list[Attempt] = []
     best, reserve = None, 0.0
-    for name in closed_form_candidates.candidates(task):
+    for name in closed_form_candidates.candidates(task, selection.candidates):
         if selection.verbose:
             _print(f"trying {name}")
         remaining = clock.without(reserve)
@@ -154,7 +155,8 @@ def compare(selection: Selection, clock: Clock) -> list[Attempt]:
             reserve = closed_form_candidates.FINAL * best.seconds / max(1, best.draws)
     why_not = _why_no_networks(best, task)
     if why_not:
-        return [*attempts, *(Attempt(name, why_not=why_not) for name in networks.candidates())]
+        names = networks.candidates(selection.candidates)
+        return [*attempts, *(Attempt(name, why_not=why_not) for name in names)]
     return [*attempts, *networks.try_networks(selection, clock, reserve)]
 
 

@@ -6,23 +6,27 @@ import copy
 import math
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from undamped._base.errors import UndampedError
 from undamped._base.registry import models
+from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.portfolio.attempt import Attempt, Clock, Selection, best_of
 
-_CANDIDATES = ("unicornn", "linoss", "gru")
+CANDIDATES = ("unicornn", "linoss", "gru")
 LONGER = 3
 """The budget of the second round, in budgets of the first."""
 _LEAST_SECONDS = 4.0  # of the first round of a network
 
 
-def candidates() -> list[str]:
-    """Return the names of the networks that are tried."""
-    return [name for name in _CANDIDATES if name in models]
+def candidates(names: Sequence[str] | None = None) -> list[str]:
+    """Return the names of the networks among `names`; those of the portfolio for None."""
+    if names is None:
+        return list(CANDIDATES)
+    return [name for name in names if not issubclass(models[name], ClosedFormModel)]
 
 
 def try_networks(selection: Selection, clock: Clock, reserve: float) -> list[Attempt]:
@@ -33,7 +37,7 @@ def try_networks(selection: Selection, clock: Clock, reserve: float) -> list[Att
         clock: The budget.
         reserve: Seconds that are needed afterwards.
     """
-    names = candidates()
+    names = candidates(selection.candidates)
     # One round for each, a longer one for the best, and as long for its final run.
     round_seconds = (clock.remaining - reserve) / (len(names) + 2 * LONGER)
     if clock.timed and round_seconds < _LEAST_SECONDS:

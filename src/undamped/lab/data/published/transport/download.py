@@ -19,8 +19,6 @@ from undamped.lab.data.published.cache import sha256_of
 from undamped.lab.data.published.progress import Listener, human
 from undamped.version import __version__
 
-# Short, because a host that does not answer is only the first of several sources.
-TIMEOUT = 6.0
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _ATTEMPTS = 4
 _CHUNK = 1 << 18
@@ -67,11 +65,14 @@ class Client:
         plain_http: Whether http is allowed, as for a package with a checksum from a configured
             index; on this machine it always is.
         certificates: File of certificate authorities that replaces the system's.
+        timeout: Seconds without an answer after which a host is given up.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict)
     plain_http: bool = False
     certificates: str | None = None
+    # Short, because a host that does not answer is only the first of several sources.
+    timeout: float = 6.0
 
     @functools.cached_property
     def _opener(self) -> urllib.request.OpenerDirector:
@@ -101,7 +102,7 @@ class Client:
         for name, value in self.headers.items():
             request.add_unredirected_header(name, value)
         try:
-            return self._opener.open(request, timeout=TIMEOUT)
+            return self._opener.open(request, timeout=self.timeout)
         except urllib.error.HTTPError as error:
             if error.code == 416:
                 return error
@@ -110,7 +111,7 @@ class Client:
         except DownloadError:
             raise
         except (OSError, http.client.HTTPException, ValueError) as error:
-            message = str(_failure(url, _reason(error)))
+            message = str(_failure(url, _reason(error, self.timeout)))
             raise UnreachableError(message, parts.hostname) from None
 
     def read_page(self, url: str, limit: int = 64 << 20) -> tuple[str, str, str]:
@@ -119,7 +120,7 @@ class Client:
             try:
                 content = response.read(limit + 1)
             except (OSError, http.client.HTTPException) as error:
-                raise _failure(url, _reason(error)) from None
+                raise _failure(url, _reason(error, self.timeout)) from None
             if len(content) > limit:
                 raise _failure(url, f"more than {human(limit)}")
             kind = response.headers.get("Content-Type", "")
@@ -286,13 +287,13 @@ def _public(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: BaseException, timeout: float) -> str:
     """Return the cause of a network error in a few words."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, socket.gaierror):
         return "unknown host"
     if isinstance(cause, TimeoutError):
-        return f"no answer within {TIMEOUT:.0f} seconds"
+        return f"no answer within {timeout:.0f} seconds"
     if isinstance(cause, ssl.SSLError):
         return f"certificate or TLS problem ({getattr(cause, 'reason', None) or cause})"
     if isinstance(cause, OSError) and cause.strerror:

@@ -34,9 +34,14 @@ from undamped.lab.data.recordings.on_disk import (
     copy_key,
 )
 from undamped.lab.data.recordings.reader import reads
-from undamped.lab.data.recordings.series import Resolution, SeriesSet, as_numbers, time_slices
+from undamped.lab.data.recordings.series import (
+    BLOCK,
+    Resolution,
+    SeriesSet,
+    as_numbers,
+    time_slices,
+)
 
-_BLOCK = 1 << 20  # numbers that are copied at once
 _SMALL = 1 << 24  # bytes of an array that is read into memory all the same
 _LARGEST = 100 * 10**9  # bytes of compressed arrays that are unpacked into the cache
 _LARGEST_RATIO = 100  # how much larger than the archive they may be
@@ -69,28 +74,30 @@ def size_of(path: Path) -> int:
         return sum(entry.file_size for entry in archive.infolist())
 
 
-def open_large(path: Path) -> dict[str, Large]:
+def open_large(path: Path, small: int = _SMALL, block: int = BLOCK) -> dict[str, Large]:
     """Return the arrays of a file by name; small ones are read, others stay on disk.
 
     Args:
         path: A .npy file, whose array is called X, or an .npz file.
+        small: Arrays of at most this many bytes are read into memory all the same.
+        block: Numbers that are copied at once.
     """
     if not zipfile.is_zipfile(path):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        return {"X": _in_single_precision(path, "X", array)}
+        return {"X": _in_single_precision(path, "X", array, block)}
     arrays = {}
     with zipfile.ZipFile(path) as archive:
-        _check_unpacked_size(path, archive)
+        _check_unpacked_size(path, archive, small)
         for entry in archive.infolist():
             name = _name(entry)
-            if entry.file_size <= _SMALL:
+            if entry.file_size <= small:
                 with archive.open(entry) as file:
                     arrays[name] = Large(np.lib.format.read_array(file, allow_pickle=False))
             elif entry.compress_type == zipfile.ZIP_STORED:
-                arrays[name] = _in_single_precision(path, name, _mapped(path, entry))
+                arrays[name] = _in_single_precision(path, name, _mapped(path, entry), block)
             else:
                 with archive.open(entry) as file:
-                    arrays[name] = _unpacked(path, name, file, entry.file_size)
+                    arrays[name] = _unpacked(path, name, file, entry.file_size, block)
     return arrays
 
 
@@ -98,13 +105,13 @@ def _name(entry: zipfile.ZipInfo) -> str:
     return entry.filename.removesuffix(".npy")
 
 
-def _check_unpacked_size(path: Path, archive: zipfile.ZipFile) -> None:
+def _check_unpacked_size(path: Path, archive: zipfile.ZipFile, small: int) -> None:
     """Raise an error for an archive that would fill the disk of the cache, or seems made to."""
     entries = [
         entry
         for entry in archive.infolist()
         if entry.compress_type != zipfile.ZIP_STORED
-        and entry.file_size > _SMALL
+        and entry.file_size > small
         and cached_columns(_key(path, _name(entry))) is None
     ]
     size = sum(entry.file_size for entry in entries)
@@ -160,18 +167,18 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     return shape, fortran, dtype
 
 
-def _in_single_precision(path: Path, name: str, array: np.ndarray) -> Large:
+def _in_single_precision(path: Path, name: str, array: np.ndarray, block: int) -> Large:
     """Return recordings in single precision, copied if necessary; other arrays unchanged."""
     if name.lower() != "x" or array.dtype == np.float32 or array.dtype.kind not in "iufb":
         return Large(array)
     if not array.flags.c_contiguous:
         raise _fortran_error(path)
     flat = array.reshape(-1, 1)
-    blocks = (flat[steps, 0] for steps in time_slices(flat))
+    blocks = (flat[steps, 0] for steps in time_slices(flat, block))
     return _copied(path, name, blocks, array.shape, np.dtype(np.float32))
 
 
-def _unpacked(path: Path, name: str, file: IO[bytes], size: int) -> Large:
+def _unpacked(path: Path, name: str, file: IO[bytes], size: int, block: int) -> Large:
     """Return a copy of a compressed array in an entry of `size` bytes."""
     shape, fortran, dtype = _header(file)
     if fortran and len(shape) > 1:
@@ -181,8 +188,8 @@ def _unpacked(path: Path, name: str, file: IO[bytes], size: int) -> Large:
         raise zipfile.BadZipFile
 
     def blocks() -> Iterator[np.ndarray]:
-        for start in range(0, count, _BLOCK):
-            size = min(_BLOCK, count - start) * dtype.itemsize
+        for start in range(0, count, block):
+            size = min(block, count - start) * dtype.itemsize
             data = file.read(size)
             if len(data) < size:
                 raise zipfile.BadZipFile
@@ -233,7 +240,7 @@ def read_array(path: Path) -> np.ndarray:
 
 @reads(".npz", lazy=True)
 @reads(".npy", array=read_array, lazy=True)
-def read_arrays(path: str | Path, *, in_memory: int = IN_MEMORY) -> SeriesSet:
+def read_arrays(path: str | Path, *, in_memory: int = IN_MEMORY, block: int = BLOCK) -> SeriesSet:
     """Read an .npz file with X and optional y, lengths, ids, groups, times, channels.
 
     A .npy file contains X only. X is (series, time, channels) or (series, time). A .npy file in
@@ -242,9 +249,10 @@ def read_arrays(path: str | Path, *, in_memory: int = IN_MEMORY) -> SeriesSet:
     Args:
         path: The file.
         in_memory: Arrays of more bytes stay on disk, or in a copy in the cache.
+        block: Numbers that are copied at once.
     """
     path = Path(path)
-    stored, notes, blurred = _load(path, in_memory)
+    stored, notes, blurred = _load(path, in_memory, block)
     arrays = {name.lower(): array for name, array in stored.items()}
     if "x" not in arrays:
         names = ", ".join(sorted(stored)) or "none"
@@ -300,7 +308,7 @@ def _blurred(values: np.ndarray, series: list[np.ndarray], channels: list[str]) 
 
 
 def _load(
-    path: Path, in_memory: int = IN_MEMORY
+    path: Path, in_memory: int = IN_MEMORY, block: int = BLOCK
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...], tuple[int, ...]]:
     """Return the arrays of a file, notes about it, and the channels that are blurred."""
     try:
@@ -308,7 +316,7 @@ def _load(
             if not file.read(len(_BEGINNINGS[0])).startswith(_BEGINNINGS):
                 raise zipfile.BadZipFile  # NumPy would try to read it as a pickle
         if size_of(path) > in_memory:
-            large = open_large(path)
+            large = open_large(path, min(_SMALL, in_memory), block)
             blurred = next((array.blurred for array in large.values() if array.blurred), ())
             return {name: array.array for name, array in large.items()}, (READ_IN_BLOCKS,), blurred
         if path.suffix.lower() == ".npy":
