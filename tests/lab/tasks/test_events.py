@@ -17,6 +17,8 @@ EVENTS = [
     "flags",
     "cups",
     "event-at-position",
+    "next-event",
+    "first-is-last",
     "last-value",
     "prefix-depth",
 ]
@@ -59,9 +61,12 @@ def test_the_second_half_does_not_know_the_answer(name):
 def test_chance_is_the_commonest_answer(name):
     task = build(name)
     batch = task.test_tasks()["256 steps"].batch("test", 0, 384)
-    frequencies = torch.bincount(batch.targets, minlength=task.output_size) / 384
-    assert abs(frequencies.max() - task.chance.metric) < 0.1
-    assert task.frequencies().sum() == pytest.approx(1)
+    queries = (
+        batch.inputs[-1, :, task.symbols + 1 :].argmax(-1) if task.queries else torch.zeros(384)
+    )
+    best = sum(torch.bincount(batch.targets[queries == q]).max() for q in queries.unique()) / 384
+    assert abs(best - task.chance.metric) < 0.1
+    assert task.frequencies().sum(1).tolist() == pytest.approx([1] * max(1, task.queries))
 
 
 def test_chance_of_unequal_answers():
@@ -72,7 +77,9 @@ def test_chance_of_unequal_answers():
     task, random = build("last-value"), torch.Generator().manual_seed(0)
     orders = torch.rand(9, 30_000, generator=random).argsort(0)
     values = task.answers_of(orders, torch.zeros(30_000, dtype=torch.long))
-    assert (torch.bincount(values) / 30_000 - task.frequencies()).abs().max() < 0.015
+    assert (torch.bincount(values) / 30_000 - task.frequencies()[0]).abs().max() < 0.015
+    # The symbol after another one is not that one: a third, not a quarter.
+    assert build("next-event").chance.metric == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("name", ["last-value", "last-digit"])
@@ -90,6 +97,10 @@ def test_answers_of_known_orders():
     }
     assert list(answers.values()) == [2, 0, 1, 1]
     assert build("event-at-position").answers_of(events, torch.tensor([1])).item() == 3
+    following = [build("next-event").answers_of(events, torch.tensor([q])).item() for q in range(4)]
+    assert following == [3, 2, 0, 1]
+    same = torch.tensor([[0, 0, 1], [1, 0, 0], [0, 0, 0], [0, 1, 0]])
+    assert build("first-is-last").answers_of(same, none).tolist() == [1, 0, 0]
     flags = torch.tensor([[1], [0], [2], [3], [5], [4]])  # set 0, reset 1, set 2
     assert build("flags").answers_of(flags, none).item() == 0b101
     swaps = torch.tensor([[0], [1], [2], [0], [1], [2]])  # cups 1→2→3→1→2→3→1
