@@ -2,11 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import undamped
 from undamped._base.errors import OptionError
+from undamped.lab.baselines import linear_memory
 from undamped.lab.tasks import build
 
 EVENTS = [
@@ -141,3 +143,39 @@ def test_last_digits_are_in_the_first_half_of_tests():
     assert batch.inputs[:200].abs().amax((0, 2)).min() > 0.5
     again = task.test_tasks()["400 steps"].batch("test", 1, 25)
     assert torch.equal(batch.inputs[:, 25:], again.inputs)
+
+
+@pytest.mark.parametrize("name", ["linear-memory", "transformer", "window"])
+def test_padding_and_bytes_do_not_change_the_answers_of_baselines(name):
+    shape = undamped.models.TaskShape(3, 2)
+    model = undamped.build(name, shape=shape)
+    x, lengths = torch.randint(0, 256, (50, 4, 3)), torch.tensor([50, 20, 50, 7])
+    answers = model(x / 255, lengths=lengths)
+    x[20:, 1], x[7:, 3] = 9, 200
+    assert torch.allclose(model(x.to(torch.uint8), lengths=lengths), answers, atol=1e-6)
+    assert torch.allclose(model(x[:7, 3:] / 255), answers[3:], atol=1e-5)
+
+
+def test_linear_memories_are_what_they_are_called():
+    """NumPy's Legendre polynomials, and oscillators that are exponentials of the age."""
+    functions = linear_memory.basis_functions("legendre", 8, 100).numpy()
+    times = (2 * np.arange(100) + 1) / 100 - 1
+    expected = np.polynomial.legendre.legvander(times, 7).T
+    assert np.allclose(functions, expected / np.linalg.norm(expected, axis=1, keepdims=True))
+    waves = linear_memory.basis_functions("oscillators", 6, 2000)
+    assert torch.allclose(waves.norm(dim=1), torch.ones(6, dtype=torch.float64))
+    # Each solves y'' = 2 a y' − b y for some a and b: three steps determine the fourth.
+    for wave in waves:
+        past = torch.stack((wave[:-2], wave[1:-1]), 1)
+        step = torch.linalg.lstsq(past, wave[2:].unsqueeze(1)).solution
+        assert torch.allclose(past @ step, wave[2:].unsqueeze(1), atol=1e-6)
+
+
+def test_a_transformer_is_causal_and_checks_its_heads():
+    shape = undamped.models.TaskShape(3, 2, readout="every")
+    model, x = undamped.build("transformer", shape=shape), torch.randn(30, 4, 3)
+    answers = model(x)
+    x[20:] = 0
+    assert torch.allclose(model(x)[:20], answers[:20], atol=1e-6)
+    with pytest.raises(OptionError, match="multiple of heads"):
+        undamped.build("transformer", shape=shape, hidden_size=10)
