@@ -14,6 +14,7 @@ _NAMES = {
     "SequenceForecaster": "undamped.lab.estimators",
     "SequenceRegressor": "undamped.lab.estimators",
     "__version__": "undamped.version",
+    "accelerate": "undamped.nn.acceleration",
     "build": "undamped.models.by_name",
     "diagnose": "undamped.lab.report",
     "odeint": "undamped.ode",
@@ -21,6 +22,7 @@ _NAMES = {
     "odeint_dense": "undamped.ode",
     "odeint_event": "undamped.ode",
     "plain_loops": "undamped.kernels.dispatch",
+    "restore": "undamped.nn.acceleration",
     "solve": "undamped.ode",
 }
 

@@ -16,6 +16,8 @@ from undamped.lab.estimators import SequenceForecaster as SequenceForecaster
 from undamped.lab.estimators import SequenceRegressor as SequenceRegressor
 from undamped.lab.report import diagnose as diagnose
 from undamped.models.by_name import build as build
+from undamped.nn.acceleration import accelerate as accelerate
+from undamped.nn.acceleration import restore as restore
 from undamped.ode import odeint as odeint
 from undamped.ode import odeint_adjoint as odeint_adjoint
 from undamped.ode import odeint_dense as odeint_dense
