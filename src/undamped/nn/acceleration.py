@@ -30,7 +30,7 @@ from undamped.kernels.dispatch import use_plain_loops
 from undamped.nn.bases.cell import ScanResult, State
 from undamped.nn.lstm import GRUCell, LSTMCell
 from undamped.nn.rnn import RNNCell
-from undamped.nn.sequence_tensors import join_features, mask_and_last, padding_mask, reverse_time
+from undamped.nn.sequence_tensors import join_features, padding_mask, reverse_time
 from undamped.nn.torch_like import TorchCell, kernel_scan
 
 GROUP_ROWS = 8
@@ -61,11 +61,13 @@ def kernel_is_faster(kind: str, dtype: torch.dtype, sizes: Sizes) -> bool:
     steps, batch, hidden, training = sizes
     if dtype == torch.float64:
         return steps >= 64 and batch * hidden <= (256 if training else 16)
+    if steps < 16:
+        return False
     if kind == "rnn":
         return steps >= 64
     if not training:
-        return (steps >= 64 and hidden <= 256) or (steps >= 16 and hidden <= 64)
-    return steps >= 16 and batch * hidden**2 <= (1 << 18 if steps < 64 else 1 << 19)
+        return hidden <= (128 if steps >= 64 else 64)
+    return batch * hidden**2 <= (1 << 18 if steps < 64 else 1 << 19)
 
 
 class Accelerated(nn.RNNBase):
@@ -112,16 +114,32 @@ class Accelerated(nn.RNNBase):
             steps, batch = len(input.batch_sizes), int(input.batch_sizes[0])
         else:
             steps, batch = self._steps_and_batch(x)
-            if steps > 1 and not plain and self._one_dnn(x.dtype):
-                return "torch"  # before any check, which would take as long as a short sequence
+            if not plain and self._certainly_torch(x.dtype, steps):
+                return "torch"
+        sizes = Sizes(steps, batch, self.hidden_size, self._has_gradient(x))
+        if not plain and not self._is_faster(x.dtype, sizes, packed):
+            return "torch"
         if not self._fits(x, hx, packed, batch):
             return "torch"
-        if packed or plain:
-            return "packed" if packed else "scan"
-        if steps == 1:
-            return "torch" if self.bidirectional or self.proj_size else "step"
-        sizes = Sizes(steps, batch, self.hidden_size, self._has_gradient(x))
-        return "scan" if kernel_is_faster(self.kind, x.dtype, sizes) else "torch"
+        if packed:
+            return "packed"
+        return "step" if steps == 1 and not plain else "scan"
+
+    def _certainly_torch(self, dtype: torch.dtype, steps: int) -> bool:
+        """Return at once what most calls need: further checks take as long as a short sequence."""
+        if self.kind != "lstm":
+            return steps < 16
+        return steps > 1 and dtype is torch.float32 and not self.proj_size
+
+    def _is_faster(self, dtype: torch.dtype, sizes: Sizes, packed: bool) -> bool:
+        """Return whether a pass of this module is faster than torch's own."""
+        if self._one_dnn(dtype):
+            single = sizes.steps == 1 and not self.bidirectional
+            return packed or (single and sizes.batch * sizes.hidden <= 1024)
+        if kernel_is_faster(self.kind, dtype, sizes):
+            return True
+        # The backward pass of torch takes a time proportional to the square of the steps.
+        return packed and sizes.training and sizes.steps >= (64 if dtype == torch.float32 else 200)
 
     def _steps_and_batch(self, x: Tensor) -> tuple[int, int]:
         if x.dim() == 2:
@@ -332,7 +350,7 @@ def _flagged_scan(
 
     At padding, a further input closes the input gate and opens the forget gate completely, so that
     c does not change: its sigmoids are 0 and 1 in float32, and their slopes are 0. The last h is
-    taken from the outputs.
+    taken from the outputs, which at padding are numbers that nothing reads.
     """
     weight, recurrent, bias, _ = weights
     assert weight is not None and recurrent is not None
@@ -343,12 +361,11 @@ def _flagged_scan(
         if bias is not None:
             bound = bound + bias.abs().max() + weights[3].abs().max()  # type: ignore[union-attr]
         flag = (bound + 128) * torch.tensor((-1.0, 1.0, 0.0, 0.0)).repeat_interleave(hidden)
-    padding = padding_mask(x, lengths)
-    source = torch.cat((x.masked_fill(padding, 0), padding.to(x.dtype)), dim=-1)
+    padding = padding_mask(x, lengths).to(x.dtype)
     every = [torch.cat((weight, flag.unsqueeze(1)), dim=1), *weights[1:]]
+    source = torch.cat((x, padding), dim=-1)
     output, (_, memory) = kernel_scan(torch.lstm, source, state, every, None)
-    output, last = mask_and_last(output, state[0], lengths)
-    return output, (last, memory)
+    return output, (output[lengths - 1, torch.arange(len(lengths))], memory)
 
 
 def _map(state: Any, function: Any) -> Any:
