@@ -17,6 +17,7 @@ _NAMES = {
     "accelerate": "undamped.nn.acceleration",
     "build": "undamped.models.by_name",
     "diagnose": "undamped.lab.report",
+    "doctor": "undamped.analysis",
     "odeint": "undamped.ode",
     "odeint_adjoint": "undamped.ode",
     "odeint_dense": "undamped.ode",

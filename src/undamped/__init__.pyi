@@ -10,6 +10,7 @@ from undamped import models as models
 from undamped import nn as nn
 from undamped import ode as ode
 from undamped import testing as testing
+from undamped.analysis import doctor as doctor
 from undamped.kernels.dispatch import plain_loops as plain_loops
 from undamped.lab.estimators import SequenceClassifier as SequenceClassifier
 from undamped.lab.estimators import SequenceForecaster as SequenceForecaster

@@ -37,7 +37,8 @@ LARGE_FUNCTIONS: dict[str, str] = {
 MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 105_000, 54_000, 780
 # Lines of the library, lines of the lab and files of features since then.
 FEATURES = {
-    "accelerate": (560, 220, 2),
+    "accelerate": (560, 225, 2),
+    "doctor": (2180, 1080, 7),
 }
 MAX_LIBRARY_LINES += sum(library for library, _, _ in FEATURES.values())
 MAX_LINES += sum(library + lab for library, lab, _ in FEATURES.values())

@@ -9,7 +9,7 @@ def test_a_quick_run_reports_every_shape():
     lines = []
     result = accelerate.run(kinds="nn.GRU", rounds=1, quick=True, progress=lines.append)
     data = json.loads(json.dumps(result.to_dict()))
-    counts = {what: 0 for what in ("padded", "packed", "step")}
+    counts = dict.fromkeys(("padded", "packed", "step"), 0)
     for record in data["records"]:
         counts[record["what"]] += 1
         assert min(record["training"], record["inference"], record["milliseconds"]) > 0

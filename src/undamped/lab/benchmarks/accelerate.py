@@ -132,7 +132,8 @@ def _ratio(kind: str, what: str, shape: Shape, rounds: int, progress: Progress) 
         times.append([timings["before"], timings["after"]])
     progress(f"{kind} {what} {shape}")
     ratios = [min(b.seconds) / min(a.seconds) for b, a in times]
-    return Ratio(kind, what, shape, *ratios, 1000 * min(times[0][0].seconds) / repeats)
+    before = 1000 * min(times[0][0].seconds) / repeats
+    return Ratio(kind, what, shape, ratios[0], ratios[1], before)
 
 
 def _repeat(work: Callable[[], None], repeats: int) -> None:
