@@ -58,13 +58,14 @@ def results(module, inputs, hx=None, seed=0):
     return values + [tensor.grad for tensor in (leaf, *states, *module.parameters())]
 
 
-def assert_same(module, fast, inputs, hx=None, tolerance=2e-6):
-    for expected, result in zip(
-        results(module, inputs, hx), results(fast, inputs, hx), strict=True
-    ):
+def assert_same(module, fast, inputs, hx=None):
+    """Compare outputs and states to 1e-6, gradients to the rounding of long sums."""
+    count = 3 if isinstance(module, nn.LSTM) else 2
+    pairs = zip(results(module, inputs, hx), results(fast, inputs, hx), strict=True)
+    for i, (expected, result) in enumerate(pairs):
         assert expected.shape == result.shape and expected.dtype == result.dtype
-        scale = 1 + expected.abs().max()
-        assert (expected - result).abs().max() <= tolerance * scale
+        tolerance = 1e-11 if expected.dtype == torch.float64 else 1e-6 if i < count else 3e-5
+        assert (expected - result).abs().max() <= tolerance * (1 + expected.abs().max())
 
 
 @st.composite
@@ -337,6 +338,7 @@ def train_in_a_group(rank, folder):
     (parallel(x)[0].square().mean() + parallel(packed)[0].data.square().mean()).backward()
     optimiser.step()
     torch.save(model.state_dict(), Path(folder) / f"weights{rank}")
+    torch.distributed.barrier()  # a process that has ended would break the other's connection
     torch.distributed.destroy_process_group()
 
 

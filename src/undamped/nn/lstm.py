@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -107,6 +109,9 @@ class LSTMCell(TorchCell):
         memory = torch.sigmoid(f) * memory + torch.sigmoid(i) * torch.tanh(g)
         full_hidden = torch.sigmoid(o) * torch.tanh(memory)
         return F.linear(full_hidden, *constants[1:]) if constants[1:] else full_hidden, memory
+
+    def _step_function(self) -> Callable[[Tensor, State], State] | None:
+        return None if self.proj_size or self._detaching else super()._step_function()
 
     def elementwise_tensors(self, constants: State) -> State:
         """Return nothing: the projection is applied outside of the kernel."""

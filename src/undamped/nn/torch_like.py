@@ -96,6 +96,21 @@ class TorchCell(CoupledCell):
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
         return self.weight_hh.chunk(self.gates)
 
+    def _step(self, x: Tensor, state: State) -> State:
+        step = self._step_function()
+        return super()._step(x, state) if step is None else step(x, state)
+
+    def _stepper(self) -> Callable[[Tensor, State], State]:
+        return self._step_function() or super()._stepper()
+
+    def _step_function(self) -> Callable[[Tensor, State], State] | None:
+        """Return torch's function of one step with these weights; None if the step differs."""
+        function = getattr(torch, f"{self.torch_kernel}_cell")
+        weights = self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+        if len(self.state_names) > 1:
+            return lambda x, state: function(x, state, *weights)
+        return lambda x, state: (function(x, state[0], *weights),)
+
     def reference(self, lengths: Tensor | None) -> Reference:
         """Return the recurrence as a function of the tensors that the kernel reads."""
 
