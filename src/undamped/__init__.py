@@ -14,13 +14,16 @@ _NAMES = {
     "SequenceForecaster": "undamped.lab.estimators",
     "SequenceRegressor": "undamped.lab.estimators",
     "__version__": "undamped.version",
+    "accelerate": "undamped.nn.acceleration",
     "build": "undamped.models.by_name",
     "diagnose": "undamped.lab.report",
+    "doctor": "undamped.analysis",
     "odeint": "undamped.ode",
     "odeint_adjoint": "undamped.ode",
     "odeint_dense": "undamped.ode",
     "odeint_event": "undamped.ode",
     "plain_loops": "undamped.kernels.dispatch",
+    "restore": "undamped.nn.acceleration",
     "solve": "undamped.ode",
 }
 

@@ -10,12 +10,15 @@ from undamped import models as models
 from undamped import nn as nn
 from undamped import ode as ode
 from undamped import testing as testing
+from undamped.analysis import doctor as doctor
 from undamped.kernels.dispatch import plain_loops as plain_loops
 from undamped.lab.estimators import SequenceClassifier as SequenceClassifier
 from undamped.lab.estimators import SequenceForecaster as SequenceForecaster
 from undamped.lab.estimators import SequenceRegressor as SequenceRegressor
 from undamped.lab.report import diagnose as diagnose
 from undamped.models.by_name import build as build
+from undamped.nn.acceleration import accelerate as accelerate
+from undamped.nn.acceleration import restore as restore
 from undamped.ode import odeint as odeint
 from undamped.ode import odeint_adjoint as odeint_adjoint
 from undamped.ode import odeint_dense as odeint_dense

@@ -155,3 +155,25 @@ def test_nobody_else_uses_private_names_of_torch():
         if private.search(line)
     ]
     assert not found
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")
+def test_tracing_is_seen():
+    seen = []
+
+    def look(x):
+        seen.append(internals.is_tracing())
+        return x + 1
+
+    torch.jit.trace(look, torch.ones(2), check_trace=False)
+    look(torch.ones(2))
+    assert seen == [True, False]
+
+
+def test_flat_weights_are_those_of_a_functional_call():
+    module, seen = nn.GRU(2, 3), []
+    module.register_forward_pre_hook(lambda m, _: seen.extend(internals.flat_weights(m)))
+    others = {name: torch.zeros_like(p) for name, p in module.named_parameters()}
+    torch.func.functional_call(module, others, (torch.ones(4, 1, 2),))
+    assert [tensor.data_ptr() for tensor in seen] == [p.data_ptr() for p in others.values()]
+    assert internals.flat_weights(module)[0] is module.weight_ih_l0

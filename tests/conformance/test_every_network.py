@@ -243,9 +243,26 @@ def test_minus_infinity_is_zero_after_relu(name):
         assert_same(net(x)[0], output, "plain loops")
 
 
-@pytest.mark.parametrize("name", ["lstm", "indrnn", "relrnn", "sab", "linoss", "lru", "mingru"])
+@pytest.mark.parametrize("name", ["cornn", "indrnn", "relrnn", "sab", "linoss", "lru", "mingru"])
 def test_second_derivatives_of_the_kernels_are_refused_with_a_remedy(name):
     net, x = build(name), sequences().requires_grad_()
     loss = net(x)[0].square().sum()
     with pytest.raises(OptionError, match="plain_loops"):
         torch.autograd.grad(loss, x, create_graph=True)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn", "irnn", "rnn-orth"])
+def test_second_derivatives_of_torchs_networks_go_through_the_plain_loop(name):
+    net, x = build(name), sequences().requires_grad_()
+    lengths = torch.full((x.shape[1],), x.shape[0])
+    lengths[0] = 1
+
+    def second():
+        loss = net(x, lengths=lengths)[0].square().sum()
+        (first,) = torch.autograd.grad(loss, x, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), [x, *net.parameters()])
+
+    results = second()
+    with undamped.plain_loops():
+        for result, expected in zip(results, second(), strict=True):
+            assert_same(result, expected, name)

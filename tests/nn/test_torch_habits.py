@@ -252,3 +252,21 @@ def test_parameters_and_buffers_have_no_gaps(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nn.utils.parameters_to_vector(net.parameters())
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn", "irnn", "rnn-orth"])
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"nonlinearity": "modrelu"}])
+def test_steps_and_streams_are_those_of_a_sequence(name, options):
+    if "bias" in options and name not in ("lstm", "gru", "rnn"):
+        return
+    if "nonlinearity" in options and name != "rnn-orth":
+        return
+    torch.manual_seed(0)
+    sizes = {"input_size": 3, "hidden_size": 4, "num_layers": 2}
+    net = undamped.build(name, **sizes, **options).double()
+    x, state, stream = torch.randn(6, 2, 3, dtype=torch.float64), None, net.stream(batch=2)
+    outputs, _ = net(x)
+    for x_t, expected in zip(x, outputs, strict=True):
+        output, state = net.step(x_t, state)
+        torch.testing.assert_close(output, expected)
+        torch.testing.assert_close(stream.push(x_t), expected)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from operator import attrgetter, methodcaller
 from typing import Any
 
-from torch import Tensor, nn
+from torch import _C, Tensor, nn
 from torch._C import _functorch, _nn  # pyright: ignore[reportAttributeAccessIssue]
 from torch.autograd import Variable, forward_ad
 from torch.nn.utils import parametrize
@@ -29,6 +29,11 @@ def inside_functional_transform() -> bool:
 def forward_mode_open() -> bool:
     """Return whether a level of forward-mode differentiation is open, in any thread."""
     return forward_ad._current_level >= 0
+
+
+def is_tracing() -> bool:
+    """Return whether `torch.jit.trace` records the operations of this thread."""
+    return _C._get_tracing_state() is not None
 
 
 def with_forward_mode() -> AbstractContextManager[Any]:
@@ -78,6 +83,15 @@ def associative_scan(
 def own_parameters(module: nn.Module) -> dict[str, nn.Parameter | None]:
     """Return the parameters of a module without those of its submodules."""
     return module._parameters
+
+
+def flat_weights(module: nn.RNNBase) -> list[Any]:
+    """Return the weights of a recurrent layer of torch in the order in which it passes them on.
+
+    They are those of `functional_call`, where that replaces them.
+    """
+    module._update_flat_weights()
+    return module._flat_weights
 
 
 def parametrizations_of(module: nn.Module) -> nn.Module | None:

@@ -28,6 +28,7 @@ _BY_MODULE = {
     "core": ("InapplicableError", "Judgement", "Probe", "Result"),
     "core.statistics": ("Trend",),
     "cost": ("Cost", "cost", "count_flops", "count_parameters"),
+    "examination": ("Diagnosis", "Finding", "doctor"),
     "fisher_memory": ("FisherMemory", "fisher_memory"),
     "gradient_flow": ("GradientFlow", "depth_flow", "gradient_flow"),
     "gradient_preservation": ("GradientPreservation", "gradient_preservation"),

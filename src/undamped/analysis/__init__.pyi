@@ -21,6 +21,9 @@ from undamped.analysis.cost import Cost as Cost
 from undamped.analysis.cost import cost as cost
 from undamped.analysis.cost import count_flops as count_flops
 from undamped.analysis.cost import count_parameters as count_parameters
+from undamped.analysis.examination import Diagnosis as Diagnosis
+from undamped.analysis.examination import Finding as Finding
+from undamped.analysis.examination import doctor as doctor
 from undamped.analysis.fisher_memory import FisherMemory as FisherMemory
 from undamped.analysis.fisher_memory import fisher_memory as fisher_memory
 from undamped.analysis.gradient_flow import GradientFlow as GradientFlow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -106,7 +108,10 @@ class LSTMCell(TorchCell):
         i, f, g, o = gates.chunk(4, dim=-1)
         memory = torch.sigmoid(f) * memory + torch.sigmoid(i) * torch.tanh(g)
         full_hidden = torch.sigmoid(o) * torch.tanh(memory)
-        return F.linear(full_hidden, constants[1]) if self.proj_size else full_hidden, memory
+        return F.linear(full_hidden, *constants[1:]) if constants[1:] else full_hidden, memory
+
+    def _step_function(self) -> Callable[[Tensor, State], State] | None:
+        return None if self.proj_size or self._detaching else super()._step_function()
 
     def elementwise_tensors(self, constants: State) -> State:
         """Return nothing: the projection is applied outside of the kernel."""
@@ -138,6 +143,7 @@ class LSTMCell(TorchCell):
             input_tensors=(torch.cat((weight, matrix), dim=1), *bias),
             linear=(matrix @ projection,),
             lengths=lengths,
+            reference=self.reference(lengths),
         )
         return F.linear(output, projection), (F.linear(last, projection), memory)
 

@@ -144,8 +144,7 @@ class Recurrent(CellStack):
         outputs, finals = [x[0]], []
         for layer, cell in enumerate(self._all_cells()):  # one direction, so one cell per layer
             source = join_features([outputs[i] for i in self.layer_sources(layer + 1)])
-            constants = cell.cached_constants()
-            finals.append(cell.advance(cell.project(source), states[layer], constants))
+            finals.append(cell._step(source, states[layer]))
             outputs.append(cell.output(finals[-1]))
         return outputs[-1], finals
 
@@ -336,7 +335,7 @@ class Stream:
         frozen = copy.deepcopy(network).eval()
         cells = [frozen.cell(layer) for layer in range(frozen.num_layers)]
         self._layers = [
-            (cell, cell._projector(), cell.constants(), frozen.layer_sources(layer))
+            (cell, cell._stepper(), frozen.layer_sources(layer))
             for layer, cell in enumerate(cells, start=1)
         ]
         self._states = [tuple(part.detach().clone() for part in state) for state in states]
@@ -362,11 +361,9 @@ class Stream:
 
     def _advance(self, sample: Tensor) -> Tensor:
         outputs, states = [sample], []
-        for (cell, project, constants, sources), state in zip(
-            self._layers, self._states, strict=True
-        ):
+        for (cell, step, sources), state in zip(self._layers, self._states, strict=True):
             source = join_features([outputs[i] for i in sources])
-            states.append(cell.advance(project(source), state, constants))
+            states.append(step(source, state))
             outputs.append(cell.output(states[-1]))
         self._states = states
         return outputs[-1].clone()  # since it may be the state itself

@@ -6,7 +6,7 @@ as a rotation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import torch
@@ -193,6 +193,9 @@ class RNNOrthCell(RNNCell):
         if not self.thresholds:
             return super().advance(projected, state, constants)
         return (modrelu(projected + self.product(state, constants), constants[1]),)
+
+    def _step_function(self) -> Callable[[Tensor, State], State] | None:
+        return None if self.thresholds else super()._step_function()
 
     def elementwise(self) -> Step:
         return activation_kernel("modrelu") if self.thresholds else super().elementwise()

@@ -12,13 +12,17 @@ kernels do not change the state of a finished sequence.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from undamped._base.errors import OptionError
+from undamped.kernels.coupled.scan import Reference
+from undamped.kernels.reference import step_by_step
 from undamped.nn.bases.cell import ScanResult, State
 from undamped.nn.bases.coupled import CoupledCell
 from undamped.nn.recurrent import Recurrent
@@ -91,6 +95,37 @@ class TorchCell(CoupledCell):
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
         return self.weight_hh.chunk(self.gates)
+
+    def _step(self, x: Tensor, state: State) -> State:
+        step = self._step_function()
+        return super()._step(x, state) if step is None else step(x, state)
+
+    def _stepper(self) -> Callable[[Tensor, State], State]:
+        return self._step_function() or super()._stepper()
+
+    def _step_function(self) -> Callable[[Tensor, State], State] | None:
+        """Return torch's function of one step with these weights; None if the step differs."""
+        function = getattr(torch, f"{self.torch_kernel}_cell")
+        weights = self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+        if len(self.state_names) > 1:
+            return lambda x, state: function(x, state, *weights)
+        return lambda x, state: (function(x, state[0], *weights),)
+
+    def reference(self, lengths: Tensor | None) -> Reference:
+        """Return the recurrence as a function of the tensors that the kernel reads."""
+
+        def run(
+            x: Tensor, state: State, _: State, inputs: State, linear: State, weights: State
+        ) -> ScanResult:
+            constants = (*linear, *weights)
+            projected = F.linear(x, *inputs)
+            advance = partial(self._advance_with, constants)
+            return step_by_step(advance, projected, tuple(state), lengths)
+
+        return run
+
+    def _advance_with(self, constants: State, projected: Tensor, state: State) -> State:
+        return self.advance(projected, state, constants)
 
     def plain_scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]

@@ -30,6 +30,7 @@ _NAMES = {
     "Status": "undamped.ode.record",
     "StepControl": "undamped.ode.loop.control",
     "iterate": "undamped.ode.solve",
+    "PartialSolutionWarning": "undamped.ode.odeint",
     "odeint": "undamped.ode.odeint",
     "odeint_adjoint": "undamped.ode.odeint",
     "odeint_dense": "undamped.ode.odeint",

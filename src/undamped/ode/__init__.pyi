@@ -54,6 +54,7 @@ from undamped.ode.methods.symplectic import Separable as Separable
 from undamped.ode.methods.symplectic import SymplecticEuler as SymplecticEuler
 from undamped.ode.methods.symplectic import Tao as Tao
 from undamped.ode.methods.symplectic import Yoshida4 as Yoshida4
+from undamped.ode.odeint import PartialSolutionWarning as PartialSolutionWarning
 from undamped.ode.odeint import odeint as odeint
 from undamped.ode.odeint import odeint_adjoint as odeint_adjoint
 from undamped.ode.odeint import odeint_dense as odeint_dense

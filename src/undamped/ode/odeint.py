@@ -7,14 +7,16 @@ events, callbacks and the arguments of the adjoint have the same meaning.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from undamped._base.errors import OptionError
+from undamped._base.options import convert
 from undamped.ode.loop.control import StepControl
 from undamped.ode.methods.solver import Solver
 from undamped.ode.scipy_solver import scipy_values
@@ -35,6 +37,10 @@ the field is evaluated just before or after a jump."""
 OF_METHODS = {"max_order": "order", "max_iters": "corrections"}
 
 
+class PartialSolutionWarning(RuntimeWarning):
+    """A solve stopped early, and what it reached is returned."""
+
+
 def odeint(
     func: Callable[[Any, Any], Any],
     y0: Any,
@@ -47,6 +53,7 @@ def odeint(
     event_fn: Callable[[Any, Any], Tensor] | None = None,
     gradient: Gradient | None = None,
     parameters: Iterable[Tensor] = (),
+    on_failure: Literal["raise", "partial"] = "raise",
 ) -> Any:
     """Return the solution of dy/dt = func(t, y) at the times t, (outputs, …) or a tuple of such.
 
@@ -69,6 +76,8 @@ def odeint(
             use tensors computed earlier without naming them in `parameters`, or are solved inside
             `torch.func` transforms.
         parameters: Tensors the field depends on that were computed from others.
+        on_failure: What happens if the solve stops early: raise a `SolveError`, or return what was
+            reached, NaN at later times, with a `PartialSolutionWarning` that says why.
 
     Example:
         >>> undamped.odeint(lambda t, y: -y, torch.ones(3), torch.linspace(0, 1, 5))
@@ -82,6 +91,7 @@ def odeint(
         gradient=gradient or "checkpoint",
         parameters=tuple(parameters),
         fall_back=gradient is None,
+        on_failure=on_failure,
     )
 
 
@@ -216,6 +226,7 @@ def _solve(
     t: Tensor,
     how: tuple[Any, Tolerance, Tolerance, dict[str, Any] | None],
     event_fn: Callable[[Any, Any], Tensor] | None,
+    on_failure: Literal["raise", "partial"] = "raise",
     **arguments: Any,
 ) -> Any:
     """Return the values of a solve, or time and state of its event.
@@ -226,17 +237,28 @@ def _solve(
         t: Output times.
         how: Method, relative and absolute tolerance, and options, as torchdiffeq names them.
         event_fn: The event, or None.
+        on_failure: Whether to raise an error, or to return the values that were reached.
         **arguments: Further arguments of `undamped.ode.solve`.
     """
     if isinstance(t, Tensor) and t.shape == (1,) and event_fn is None:
         return y0[None] if isinstance(y0, Tensor) else tuple(y[None] for y in y0)
     method, rtol, atol, options = how
+    convert(Literal["raise", "partial"], on_failure, "on_failure")
+    partial = on_failure == "partial"
+    if partial and (event_fn is not None or method == "scipy_solver"):
+        raise OptionError(
+            "on_failure='partial' goes neither with event_fn nor with scipy_solver. Use "
+            "undamped.ode.solve, whose solution says how far it came."
+        )
     if method == "scipy_solver":
         return scipy_values(func, y0, t, rtol=rtol, atol=atol, options=options)
     translated, event = translate(method, rtol, atol, options, func, y0, t), None
     if event_fn is not None:
         t, event = _towards(t), _any_of(event_fn, t, y0)
+    arguments["on_failure"] = "return" if partial else "raise"
     solution = solve(func, y0, t, event=event, **vars(translated), **arguments)
+    if not solution.success and partial:
+        warnings.warn(solution.message, PartialSolutionWarning, stacklevel=4)
     if event_fn is None:
         return solution.values
     if isinstance(y0, Tensor):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +24,9 @@ from undamped.kernels.shared.chunks import COUPLED, chunk_length, ranges
 from undamped.kernels.shared.operator import refuse_second_derivatives
 from undamped.kernels.shared.threads import run_in_parallel, split_batch
 
+Reference = Callable[..., tuple[Tensor, tuple[Tensor, ...]]]
+"""Takes the input and the groups of tensors of a `Plan`; returns outputs and final state."""
+
 
 @dataclass
 class Plan:
@@ -36,6 +39,7 @@ class Plan:
         counts: How many tensors are the first state, the projection's first state, the
             projection's, the operator's, the step's.
         lengths: (batch,) where sequences are over, or None.
+        reference: The same recurrence in plain PyTorch, for second derivatives, or None.
     """
 
     step: Step
@@ -43,6 +47,7 @@ class Plan:
     projection: Projection
     counts: tuple[int, ...]
     lengths: Tensor | None
+    reference: Reference | None = None
 
     def groups(self, tensors: Sequence[Any]) -> list[list[Any]]:
         """Split tensors, or their gradients, by what they belong to."""
@@ -70,6 +75,7 @@ def coupled_scan(
     weights: Sequence[Tensor] = (),
     filters: tuple[Tensor, ...] = (),
     lengths: Tensor | None = None,
+    reference: Reference | None = None,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Iterate through time; return the outputs (time, batch, hidden) and the final state.
 
@@ -85,9 +91,12 @@ def coupled_scan(
         weights: The tensors of the elementwise part.
         filters: The first state of the projection, where it has one; it follows in the final one.
         lengths: (batch,) where sequences are over; their states stay and outputs are zero.
+        reference: The same in plain PyTorch; a gradient that is differentiated goes through it.
     """
     groups = (state, filters, input_tensors, linear, weights)
-    plan = Plan(step, operator, projection, tuple(len(group) for group in groups), lengths)
+    plan = Plan(
+        step, operator, projection, tuple(len(group) for group in groups), lengths, reference
+    )
     tensors = [tensor for group in groups for tensor in group]
     if through_operator(x):
         from undamped.kernels.coupled.operator import scan_by_operator
@@ -210,11 +219,10 @@ def run_backward(
 class _CoupledScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: Plan, x: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        x = x.detach()
-        detached = [tensor.detach() for tensor in tensors]
+        sequence, x, detached = x, x.detach(), [tensor.detach() for tensor in tensors]
         trajectory, ctx.slices, ctx.projections = run_forward(plan, x, detached)
         ctx.plan, widths = plan, plan.widths(detached)
-        ctx.save_for_backward(x, trajectory.hidden_states, trajectory.memory, *detached)
+        ctx.save_for_backward(sequence, trajectory.hidden_states, trajectory.memory, *tensors)
         output = trajectory.hidden_states[1:, :, : widths[0]]
         if plan.lengths is not None:
             time = torch.arange(len(x), device="cpu").unsqueeze(1)
@@ -226,8 +234,11 @@ class _CoupledScan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor | None) -> Any:  # type: ignore[override]
-        refuse_second_derivatives()
         x, hidden_states, memory, *tensors = ctx.saved_tensors
+        if ctx.plan.reference is not None and torch.is_grad_enabled():
+            return None, *_differentiable_gradients(ctx, x, tensors, grad_outputs)
+        refuse_second_derivatives()
+        x, tensors = x.detach(), [tensor.detach() for tensor in tensors]
         gradients = [
             _zeros(shape, hidden_states) if gradient is None else gradient
             for gradient, shape in zip(grad_outputs, ctx.shapes, strict=True)
@@ -245,6 +256,28 @@ class _CoupledScan(torch.autograd.Function):
             input_gradient,
         )
         return None, input_gradient, *grad_tensors
+
+
+def _differentiable_gradients(
+    ctx: Any, x: Tensor, tensors: list[Tensor], grad_outputs: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Return the gradients of input and tensors with a graph, through the plain recurrence."""
+    output, finals = ctx.plan.reference(x, *ctx.plan.groups(tensors))
+    pairs = zip((output, *finals), grad_outputs, strict=True)
+    used = [(result, grad) for result, grad in pairs if grad is not None]
+    inputs = [x, *tensors]
+    needed = [
+        tensor for tensor, needs in zip(inputs, ctx.needs_input_grad[1:], strict=True) if needs
+    ]
+    gradients = torch.autograd.grad(
+        [result for result, _ in used],
+        needed,
+        [grad for _, grad in used],
+        create_graph=True,
+        allow_unused=True,
+    )
+    by_tensor = dict(zip(map(id, needed), gradients, strict=True))
+    return [by_tensor.get(id(tensor)) for tensor in inputs]
 
 
 def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:

@@ -120,6 +120,15 @@ class Cell(nn.Module, ABC):
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """Make one step: (batch, projected) and the state to the next state."""
 
+    def _step(self, x: Tensor, state: State) -> State:
+        """Make one step from an input (batch, input); a cell may have a faster way."""
+        return self.advance(self.project(x), state, self.cached_constants())
+
+    def _stepper(self) -> Callable[[Tensor, State], State]:
+        """Return `_step` as a function that assumes constant parameters."""
+        project, constants = self._projector(), self.constants()
+        return lambda x, state: self.advance(project(x), state, constants)
+
     def output(self, state: State) -> Tensor:
         """Return the output that belongs to a state, for the next layer or the readout."""
         return state[0]

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from undamped.kernels.coupled import Operator, Step, coupled_scan, operators, projections, steps
+from undamped.kernels.coupled.scan import Reference
 from undamped.kernels.dispatch import implementation, use_plain_loops
 from undamped.nn.bases.cell import Cell, ScanResult, State, loop_scan, reference_scan
 
@@ -97,7 +98,12 @@ class CoupledCell(Cell):
             linear=linear,
             weights=weights,
             lengths=lengths,
+            reference=self.reference(lengths),
         )
+
+    def reference(self, lengths: Tensor | None) -> Reference | None:
+        """Return the recurrence in plain PyTorch, for second derivatives, if the cell has it."""
+        return None
 
     def plain_scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
         """Scan where the compiled kernels cannot run."""

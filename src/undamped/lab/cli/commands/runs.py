@@ -164,6 +164,45 @@ class Diagnose(NamedTuple):
     as_json: AsJson = False
 
 
+@command("doctor")
+class Doctor(NamedTuple):
+    """Say what is wrong with a sequence model of your own, where, and what helps.
+
+    The exit code is 1 if something is wrong, for continuous integration.
+
+    Example: `undamped doctor my_model.py:build --data batch.npz`
+    """
+
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE:FUNCTION",
+            help="A Python file, which is executed, and a function in it that returns the model. A "
+            "function `loss` of output and targets in the file is used, if there is one.",
+        ),
+    ]
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="A .npz file: `inputs`, and optionally `targets` and `lengths`. Further arrays "
+            "are passed to the model by their names."
+        ),
+    ]
+    causal: Annotated[
+        bool, typer.Option("--causal", help="An output must not depend on later steps.")
+    ] = False
+    learning_rate: Annotated[
+        float | None, typer.Option(min=0.0, help="The learning rate of Adam to judge.")
+    ] = None
+    clip: Annotated[
+        float | None, typer.Option(min=0.0, help="The norm at which training clips gradients.")
+    ] = None
+    batch_first: Annotated[
+        bool | None, typer.Option(help="Layout of the inputs; detected by default.")
+    ] = None
+    as_json: AsJson = False
+
+
 @command("report")
 class Report(NamedTuple):
     """Write one page that compares runs: verdict, curves, retention, gradient flow, cost.

@@ -1,0 +1,110 @@
+"""`undamped doctor`: what is wrong with a model of the user's own."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import zipfile
+import zlib
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import typer
+from torch import nn
+
+from undamped._base.errors import OptionError
+from undamped.analysis import doctor as examine
+from undamped.lab.cli.commands.runs import Doctor
+from undamped.lab.cli.screen import print_json, print_lines
+
+
+def doctor(options: Doctor) -> None:
+    """Build the model, examine it, print the findings, and exit with 1 if there are any."""
+    model, loss = _build(options.model)
+    arrays = _arrays(options.data)
+    if "inputs" not in arrays:
+        names = ", ".join(arrays) or "nothing"
+        raise OptionError(f"{options.data} needs an array named inputs, but contains {names}.")
+    targets = arrays.pop("targets", None)
+    lengths, inputs = arrays.pop("lengths", None), arrays.pop("inputs")
+    if arrays:
+        model = _WithArguments(model, arrays)
+    diagnosis = examine(
+        model,
+        inputs,
+        loss if targets is not None else None,
+        targets=targets,
+        lengths=lengths,
+        causal=options.causal or None,
+        batch_first=options.batch_first,
+        learning_rate=options.learning_rate,
+        clip=options.clip,
+    )
+    if options.as_json:
+        print_json(diagnosis.to_dict())
+    else:
+        print_lines(str(diagnosis))
+    if diagnosis.findings:
+        raise typer.Exit(1)
+
+
+class _WithArguments(nn.Module):
+    """A model that is called with further arguments, by their names.
+
+    Args:
+        model: The model.
+        arguments: The arguments.
+    """
+
+    def __init__(self, model: nn.Module, arguments: dict[str, Any]) -> None:
+        super().__init__()
+        self.model, self.call = model, partial(model.forward, **arguments)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.call(x)
+
+
+def _build(text: str) -> tuple[nn.Module, Any]:
+    """Return the model that FILE:FUNCTION builds, and the file's `loss` or None."""
+    file, _, function = text.rpartition(":")
+    path = Path(file)
+    if not file or not path.is_file():
+        raise OptionError(
+            f"No such file: {file or text}. Write FILE:FUNCTION, for example my_model.py:build."
+        )
+    sys.path.insert(0, str(path.parent.absolute()))  # for modules beside the file
+    try:
+        names = runpy.run_path(str(path))
+        build: Any = names.get(function)
+        model: Any = build() if callable(build) else None
+    except (ImportError, SyntaxError, TypeError, ValueError, RuntimeError, NameError) as error:
+        kind = type(error).__name__
+        raise OptionError(f"{text} cannot be built: {kind}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if not callable(build):
+        raise OptionError(f"{path} has no function {function!r}.")
+    if not isinstance(model, nn.Module):
+        raise OptionError(f"{text} must return an nn.Module, got {type(model).__name__}.")
+    return model, names.get("loss")
+
+
+def _arrays(path: Path) -> dict[str, torch.Tensor]:
+    """Return the arrays of a file as tensors, numbers in float32."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: np.asarray(archive[name]) for name in archive.files}
+    except FileNotFoundError:
+        raise OptionError(f"No such file: {path}") from None
+    except (OSError, ValueError, AttributeError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise OptionError(f"{path} is not a file of arrays (.npz) without objects.") from error
+    tensors = {}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiub":
+            raise OptionError(f"The array {name} of {path} holds {array.dtype}, not numbers.")
+        tensor = torch.from_numpy(array.copy())
+        tensors[name] = tensor.float() if tensor.is_floating_point() else tensor.long()
+    return tensors
