@@ -178,9 +178,9 @@ def random_samples(
     """Return raw samples (batch, time, …) for a model, and timestamps if it uses them."""
     shape = (batch, steps, *subject.sample_shape)
     model, prepared = subject.model, subject.preparation
-    if model.input_kind == "symbols":
+    if subject.input_kind == "symbols":
         return random.integers(0, model.input_size, shape), None
-    if model.input_kind == "pixels":
+    if subject.input_kind == "pixels":
         return random.integers(0, 256, shape, dtype=np.uint8), None
     samples = random.standard_normal(shape)
     times = None

@@ -67,7 +67,9 @@ class Subject:
         """The shape of one raw sample: channels, or nothing for a symbol."""
         if self.preparation is not None:
             return (len(self.preparation.raw_channels),)
-        return () if self.input_kind == "symbols" else (self.model.input_size,)
+        if self.input_kind == "symbols":
+            return ()
+        return (getattr(self.model, "input_size", None) or self.model.shape.input_size,)
 
     @property
     def kind(self) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
 from undamped.lab.cli.commands import AsJson, RunFolder, command
 
+Libm = Literal["math", "none"]
 Instruments = Annotated[
     list[str] | None,
     typer.Option(
@@ -92,8 +93,9 @@ class Stream(NamedTuple):
 class Export(NamedTuple):
     """Write a trained model as a file that needs neither undamped nor PyTorch.
 
-    The file takes raw samples, in batches of any size and length. Its outputs are compared with
-    PyTorch's before it is written.
+    ONNX takes raw samples, in batches of any size and length. C99 takes one sample at a time and
+    needs no operating system, for microcontrollers. The answers are compared with PyTorch's before
+    a file is written.
 
     Example: `undamped export runs/digits-unicornn-1 --onnx --step`
     """
@@ -102,8 +104,13 @@ class Export(NamedTuple):
     onnx: Annotated[
         bool, typer.Option("--onnx", help="Write ONNX, for onnxruntime and other runtimes.")
     ] = False
+    c: Annotated[bool, typer.Option("--c", help="Write C99: NAME.h and NAME.c.")] = False
     out: Annotated[
-        Path | None, typer.Option(help="The file; by default model.onnx in the run folder.")
+        Path | None,
+        typer.Option(
+            help="The file; by default model.onnx in the run folder. For C, a folder; by default "
+            "the folder c in the run folder."
+        ),
     ] = None
     step: Annotated[
         bool,
@@ -113,6 +120,14 @@ class Export(NamedTuple):
             "and the next state.",
         ),
     ] = False
+    name: Annotated[
+        str | None,
+        typer.Option(help="For C: what all names start with; by default the name of the run."),
+    ] = None
+    libm: Annotated[
+        Libm,
+        typer.Option(help="For C: call tanhf, expf, … of math.h, or bring small ones (none)."),
+    ] = "math"
     as_json: AsJson = False
 
 

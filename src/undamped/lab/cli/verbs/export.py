@@ -1,4 +1,4 @@
-"""`undamped export RUN`: a trained model as an ONNX file."""
+"""`undamped export RUN`: a trained model as an ONNX file or as C."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ from undamped.lab.training.run import Run
 
 def export(options: Export) -> None:
     """Write the files and print how far their outputs are from PyTorch's."""
-    if not options.onnx:
-        raise OptionError("'undamped export' needs a format. Add --onnx.")
-    run = Run.open(options.run)
+    if options.onnx == options.c:
+        raise OptionError("'undamped export' needs one format. Add --onnx or --c.")
+    defaults = Export(options.run, options.onnx, options.c, out=options.out)
+    for option in ("step",) if options.c else ("name", "libm"):
+        if getattr(options, option) != getattr(defaults, option):
+            form = "C" if options.c else "ONNX"
+            raise OptionError(f"--{option} does not apply to {form}. Leave it out.")
+    (_export_c if options.c else _export_onnx)(options, Run.open(options.run))
+
+
+def _export_onnx(options: Export, run: Run) -> None:
     path = options.out or run.path / "model.onnx"
     if path.suffix != ".onnx":
         raise OptionError(f"--out must be a file that ends in .onnx, got '{path}'.")
@@ -25,3 +33,37 @@ def export(options: Export) -> None:
         return
     for file, value in differences.items():
         print_lines(f"{file}: the largest relative difference from PyTorch is {value:.1e}")
+
+
+def _export_c(options: Export, run: Run) -> None:
+    from undamped.lab.export.c.files import export_c
+
+    result = export_c(
+        subject_of(run),
+        options.out or run.path / "c",
+        options.name or run.path.resolve().name,
+        libm=options.libm == "math",
+    )
+    program = result.files.program
+    if options.as_json:
+        print_json(
+            {
+                "files": [str(path) for path in result.paths],
+                "difference": result.error,
+                "weight_bytes": program.constants.nbytes,
+                "state_bytes": program.state_bytes,
+                "stack_bytes": program.work_bytes,
+            }
+        )
+        return
+    source = result.paths[1]
+    if result.error is None:
+        macro = f"{program.name.upper()}_SELFTEST"
+        checked = f"not compared with PyTorch without a C compiler; compile it with -D{macro}"
+    else:
+        checked = f"the largest relative difference from PyTorch is {result.error:.1e}"
+    print_lines(
+        f"{source}: {checked}",
+        f"weights {program.constants.nbytes:,} bytes, state {program.state_bytes:,} bytes, arrays "
+        f"on the stack {program.work_bytes:,} bytes",
+    )
