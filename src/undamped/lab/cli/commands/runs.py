@@ -128,6 +128,21 @@ class Export(NamedTuple):
         Libm,
         typer.Option(help="For C: call tanhf, expf, … of math.h, or bring small ones (none)."),
     ] = "math"
+    int8: Annotated[
+        bool,
+        typer.Option(
+            "--int8",
+            help="For C: store matrices with 8 bits and a scale per row; the loss of score on "
+            "validation data is printed.",
+        ),
+    ] = False
+    lose: Annotated[
+        float,
+        typer.Option(
+            help="For --int8: the most that may be lost, in points of accuracy, or in percent of "
+            "any other score."
+        ),
+    ] = 1.0
     as_json: AsJson = False
 
 

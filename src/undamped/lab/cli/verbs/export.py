@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from undamped._base.errors import OptionError
 from undamped.lab.cli.commands.runs import Export
 from undamped.lab.cli.screen import print_json, print_lines
@@ -15,10 +17,12 @@ def export(options: Export) -> None:
     if options.onnx == options.c:
         raise OptionError("'undamped export' needs one format. Add --onnx or --c.")
     defaults = Export(options.run, options.onnx, options.c, out=options.out)
-    for option in ("step",) if options.c else ("name", "libm"):
+    for option in ("step",) if options.c else ("name", "libm", "int8", "lose"):
         if getattr(options, option) != getattr(defaults, option):
             form = "C" if options.c else "ONNX"
             raise OptionError(f"--{option} does not apply to {form}. Leave it out.")
+    if options.lose != defaults.lose and not options.int8:
+        raise OptionError("--lose applies to --int8 only. Add --int8, or leave it out.")
     (_export_c if options.c else _export_onnx)(options, Run.open(options.run))
 
 
@@ -37,12 +41,16 @@ def _export_onnx(options: Export, run: Run) -> None:
 
 def _export_c(options: Export, run: Run) -> None:
     from undamped.lab.export.c.files import export_c
+    from undamped.lab.export.c.int8 import check_int8
 
+    subject = subject_of(run)
+    scores = check_int8(run, options.lose) if options.int8 else None
     result = export_c(
-        subject_of(run),
+        subject,
         options.out or run.path / "c",
         options.name or run.path.resolve().name,
         libm=options.libm == "math",
+        int8=options.int8,
     )
     program = result.files.program
     if options.as_json:
@@ -53,6 +61,7 @@ def _export_c(options: Export, run: Run) -> None:
                 "weight_bytes": program.constants.nbytes,
                 "state_bytes": program.state_bytes,
                 "stack_bytes": program.work_bytes,
+                "int8": None if scores is None else asdict(scores),
             }
         )
         return
@@ -64,6 +73,7 @@ def _export_c(options: Export, run: Run) -> None:
         checked = f"the largest relative difference from PyTorch is {result.error:.1e}"
     print_lines(
         f"{source}: {checked}",
+        *([] if scores is None else [scores.sentence]),
         f"weights {program.constants.nbytes:,} bytes, state {program.state_bytes:,} bytes, arrays "
         f"on the stack {program.work_bytes:,} bytes",
     )

@@ -101,7 +101,7 @@ def c_files(subject: Subject, name: str, *, libm: bool = True, int8: bool = Fals
     build = bank_program if isinstance(subject.model, OscillatorBank) else network_program
     program = build(subject, name, int8=int8)
     program.sort_fields()
-    source = source_text(program, subject, libm=libm, test=selftest_text(subject, name))
+    source = source_text(program, subject, libm=libm, test=selftest_text(subject, name, int8=int8))
     return CFiles(program, header_text(program, subject), source)
 
 
@@ -130,7 +130,7 @@ def export_c(
     files = c_files(subject, name, libm=libm, int8=int8)
     compiler = next((path for path in map(shutil.which, COMPILERS) if path), None)
     error = None if compiler is None else files.check(compiler)
-    if error is not None and not int8 and not error <= tolerance:
+    if error is not None and not error <= tolerance:
         raise RunError(
             f"{folder / files.program.name}.c was not written: its answers differ from PyTorch's "
             f"by {error:.2g}, more than {tolerance:g}. Rounding errors grow too fast in this model."

@@ -346,18 +346,14 @@ class _Lowering:
         if self.constants.int8:
             matrix, scale = quantise(matrix)
         array = self.constants.name(matrix.T)
-        start, finish = f"{element} = 0;", []
-        bias = None
+        body, addend = _Body(self, self.group_of[node]), "0"
         if len(node.args) > 2:
-            body = _Body(self, self.group_of[node])
-            bias = body.value(node.args[2], align((*outer, column), node.args[2].shape))
-            start = "\n".join([*body.lines, f"{element} = {bias};"])
+            addend = body.value(node.args[2], align((*outer, column), node.args[2].shape))
+        lines, finish = _loop("o", outputs, [*body.lines, f"{element} = {addend};"]), []
         if scale is not None:
-            start = f"{element} = 0;"
-            scales = f"{element} * {self.constants.name(scale)}[{column.text()}]"
-            addend = "" if bias is None else f" + {bias}"
-            finish = _loop("o", outputs, [f"{element} = {scales}{addend};"])
-        lines = _loop("o", outputs, start.split("\n"))
+            lines = _loop("o", outputs, [f"{element} = 0;"])
+            total = f"{element} * {self.constants.name(scale)}[{column.text()}] + {addend}"
+            finish = _loop("o", outputs, [*body.lines, f"{element} = {total};"])
         blocks = inputs // BLOCK
         if blocks:
             block = Index.variable("k", blocks) * BLOCK

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 
 import numpy as np
 import torch
 
+from undamped.lab.export.c.int8 import int8_weights
 from undamped.lab.export.c.lower import literal
 from undamped.lab.export.live import LiveModel
 from undamped.lab.export.onnx_file import random_samples
@@ -18,21 +20,24 @@ TOLERANCE = 1e-4
 """The largest relative error with which a test passes."""
 
 
-def expected_answers(subject: Subject, samples: np.ndarray, times: np.ndarray | None) -> np.ndarray:
+def expected_answers(
+    subject: Subject, samples: np.ndarray, times: np.ndarray | None, *, int8: bool = False
+) -> np.ndarray:
     """Return the answer of PyTorch after each sample, (steps, outputs).
 
     Args:
         subject: The model.
         samples: (steps, channels), or (steps,) for symbols.
         times: (steps,) timestamps, for models that use them.
+        int8: Whether matrices have 8 bits.
     """
-    single = Subject(
-        copy.deepcopy(subject.model).cpu().eval(), subject.preparation, subject.classes
-    )
-    live, rows = LiveModel(single), []
-    for at, sample in enumerate(samples):
-        live.push(sample, None if times is None else times[at])
-        rows.append(answer_row(subject, live.outputs()[0].double().numpy()))
+    context = int8_weights if int8 else nullcontext
+    rows = []
+    with context(copy.deepcopy(subject.model).cpu().eval()) as model:
+        live = LiveModel(Subject(model, subject.preparation, subject.classes))
+        for at, sample in enumerate(samples):
+            live.push(sample, None if times is None else times[at])
+            rows.append(answer_row(subject, live.outputs()[0].double().numpy()))
     return np.stack(rows)
 
 
@@ -58,11 +63,13 @@ def test_samples(subject: Subject, *, seed: int = 0) -> tuple[np.ndarray, np.nda
     return samples[0], None if times is None else times[0]
 
 
-def selftest_text(subject: Subject, name: str, *, tolerance: float = TOLERANCE) -> str:
+def selftest_text(
+    subject: Subject, name: str, *, int8: bool = False, tolerance: float = TOLERANCE
+) -> str:
     """Return the text of the test, which is compiled with -DNAME_SELFTEST only."""
     prefix = name.upper()
     samples, times = test_samples(subject)
-    answers = expected_answers(subject, samples, times)
+    answers = expected_answers(subject, samples, times, int8=int8)
     elapsed = None if times is None else np.diff(times, prepend=times[0])
     arguments = f"state, {name}_test_samples[t]," + (
         f" {name}_test_elapsed[t]," if times is not None else ""
