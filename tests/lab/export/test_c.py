@@ -2,22 +2,30 @@
 
 import copy
 import ctypes
+import json
 import shutil
 import subprocess
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from undamped._base.contract import Batch, TaskShape
-from undamped._base.errors import OptionError, RunError
+from undamped._base.errors import OptionError, RunError, UnknownNameError
 from undamped._base.registry import models
+from undamped.lab import cli
 from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
+from undamped.lab.benchmarks import devices
 from undamped.lab.data.recordings.alarm import Alarm
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.export import Subject
-from undamped.lab.export.c.files import c_files, export_c
+from undamped.lab.export.c import emulator
+from undamped.lab.export.c.cost import TARGETS, device_cost, estimate, instructions, refuse_large
+from undamped.lab.export.c.files import c_files, export_c, program_of
 from undamped.lab.export.c.functions import ERRORS, helper_text
+from undamped.lab.export.c.int8 import int8_weights
+from undamped.lab.export.c.lower import quantise
 from undamped.lab.export.c.program import identifier, output_count
 from undamped.lab.export.c.selftest import answer_row, expected_answers
 from undamped.lab.export.live import LiveModel
@@ -447,3 +455,163 @@ def test_answer_rows_are_those_of_a_stream():
     row = answer_row(subject, live.outputs()[0].double().numpy()).reshape(2, 2, 3)
     forecast = live.answer()["forecast"]
     assert np.allclose(row[:, 0, 1], forecast["b"]) and np.allclose(row[:, 1, 1], forecast["a"])
+
+
+# Weights of 8 bits
+
+
+def test_rows_are_rounded_to_their_own_scales():
+    matrix = torch.tensor([[1.0, -0.5, 0.003], [0.0, 0.0, 0.0], [-2.54, 1.27, 0.01]])
+    numbers, scale = quantise(matrix)
+    assert numbers.tolist() == [[127, -64, 0], [0, 0, 0], [-127, 64, 0]]
+    assert scale[0] == pytest.approx(1 / 127) and scale[2] == pytest.approx(0.02)
+
+
+def test_int8_is_the_rounded_model(tmp_path):
+    names = ("unicornn", "rellstm", "stamped", "bank", "cfc")
+    subjects = {name: VARIANTS[name] for name in names}
+    shared, programs = compiled(subjects, tmp_path, int8=True)
+    for name, subject in subjects.items():
+        samples, times = random_samples(subject, 80, 1, np.random.default_rng(2))
+        samples, times = samples[0], None if times is None else times[0]
+        found = Device(shared, programs[name], subject).run(samples, times)
+        rounded = expected_answers(subject, samples, times, int8=True)
+        single = expected_answers(subject, samples, times)
+        assert np.abs(found - rounded).max() < 1e-5
+        assert np.abs(rounded - single).max() > 1e-5  # something was rounded
+        assert programs[name].constants.nbytes < program_of(subject, name).constants.nbytes
+
+
+def test_constant_products_are_rounded_and_others_are_not():
+    subject = Subject(build("rnn"))
+    head = subject.model.head
+    x = torch.randn(2, 6)
+    with int8_weights(subject.model) as model:
+        rounded = model.head(x)
+        between = x @ x.T
+    numbers, scale = quantise(head.weight.detach())
+    exact = x @ (numbers * scale.unsqueeze(1)).T + head.bias
+    assert torch.allclose(rounded, exact) and torch.equal(between, x @ x.T)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    words = ["digits", "unicornn", "task.length=20", "model.hidden_size=6", "train.steps=2"]
+    result = CliRunner().invoke(cli.app, ["train", *words, "--out", str(folder)])
+    assert result.exit_code == 0, result.output
+    return folder / "digits-unicornn-1"
+
+
+def test_export_on_the_command_line(trained, tmp_path, monkeypatch):
+    def call(*words):
+        return CliRunner().invoke(cli.app, ["export", str(trained), *words])
+
+    out = tmp_path / "new"
+    printed = call("--c", "--out", str(out), "--libm", "none", "--int8", "--lose", "100", "--json")
+    assert printed.exit_code == 0, printed.output
+    result = json.loads(printed.stdout)
+    assert result["difference"] < 1e-5 and result["int8"]["metric"] == "accuracy"
+    assert sorted(p.name for p in out.iterdir()) == ["digits_unicornn_1.c", "digits_unicornn_1.h"]
+    assert "math.h" not in (out / "digits_unicornn_1.c").read_text().partition("SELFTEST")[0]
+    assert call("--c", "--name", "gesture").exit_code == 0
+    assert (trained / "c" / "gesture.h").is_file()
+    for words, message in (
+        (["--c", "--onnx"], "one format"),
+        (["--c", "--step"], "--step does not apply to C"),
+        (["--onnx", "--int8"], "--int8 does not apply to ONNX"),
+        (["--c", "--lose", "3"], "--lose applies to --int8"),
+        (["--c", "--int8", "--lose", "-1"], "at least 0"),
+    ):
+        assert message in str(call(*words).exception), words
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert "-DDIGITS_UNICORNN_1_SELFTEST" in call("--c").output.replace("\n", "")
+
+
+def test_int8_that_loses_too_much_is_refused(trained, tmp_path, monkeypatch):
+    scores = iter([0.9, 0.85])
+    monkeypatch.setattr(
+        "undamped.lab.export.c.int8.evaluate",
+        lambda *words: type("Scores", (), {"metric": next(scores)}),
+    )
+    words = ["export", str(trained), "--c", "--int8", "--out", str(tmp_path / "new")]
+    message = str(CliRunner().invoke(cli.app, words).exception)
+    assert "0.9 in single precision, 0.85 with 8-bit weights: 5 points lost" in message
+    assert not (tmp_path / "new").exists()
+
+
+# Costs and emulated boards
+
+
+def test_costs_by_count():
+    subject = devices.example("unicornn")
+    program = program_of(subject, "m")
+    # Two projections, the recurrence is elementwise, and the readout.
+    assert program.products == 6 * 32 + 32 * 32 + 32 * 5
+    assert program.operations["tanh"] == 2 * 32
+    assert program.state_bytes == 2 * 2 * 32 * 4
+    cost = estimate(program, "cortex-m4")
+    assert cost.flash < 24 * 1024 and cost.ram < 1.5 * 1024
+    assert cost.rate == pytest.approx(1e8 / cost.cycles)
+    assert estimate(program, "cortex-m4", clock=50).rate == pytest.approx(5e7 / cost.cycles)
+    assert estimate(program_of(subject, "m", int8=True), "cortex-m0+").flash < 8 * 1024
+    refuse_large(cost, flash=cost.flash, ram=cost.ram)
+    with pytest.raises(OptionError, match=rf"{cost.flash:,} bytes of flash"):
+        refuse_large(cost, flash=cost.flash - 1, ram=None)
+    with pytest.raises(OptionError, match=r"bytes of RAM on cortex-m4, more than 10"):
+        refuse_large(cost, flash=None, ram=10)
+    with pytest.raises(UnknownNameError, match="Unknown target 'z80'"):
+        estimate(program, "z80")
+    with pytest.raises(OptionError, match="positive number of MHz"):
+        estimate(program, "x86", clock=0)
+
+
+def test_cost_on_the_command_line(trained):
+    words = ["cost", str(trained)]
+    result = CliRunner().invoke(cli.app, [*words, "--json"])
+    assert [entry["target"] for entry in json.loads(result.stdout)] == list(TARGETS)
+    assert "samples/s" in CliRunner().invoke(cli.app, words).output
+    refused = CliRunner().invoke(cli.app, [*words, "--target", "esp32", "--ram", "1"])
+    assert "bytes of RAM" in str(refused.exception)
+
+
+BOARDS = pytest.mark.skipif(
+    not (emulator.can_compile() and shutil.which(emulator.EMULATOR)),
+    reason="gcc-arm-none-eabi or qemu-system-arm is not installed",
+)
+
+
+@BOARDS
+@pytest.mark.process
+def test_a_board_gives_the_answers_of_the_host():
+    files = c_files(devices.example("unicornn"), "unicornn", libm=False)
+    cost = device_cost(files, "cortex-m4")
+    assert cost.compiled.error < 1e-5
+    assert cost.compiled.flash <= 24 * 1024 and cost.compiled.ram <= 1.5 * 1024
+    assert cost.flash == pytest.approx(cost.compiled.flash, rel=0.2)
+    counted = instructions(files.program, TARGETS["cortex-m4"])
+    assert counted == pytest.approx(cost.compiled.instructions, rel=0.2)
+
+
+@BOARDS
+@pytest.mark.slow
+@pytest.mark.parametrize("core", emulator.BOARDS)
+@pytest.mark.parametrize("name", [*devices.NETWORKS, "bank", "stamped"])
+def test_every_board_gives_the_answers_of_the_host(name, core):
+    subject = VARIANTS[name] if name == "stamped" else devices.example(name)
+    for int8 in (False, True):
+        result = emulator.emulate(c_files(subject, name, libm=False, int8=int8), core)
+        assert result.error < 1e-5
+    if name == "unicornn":
+        assert result.flash <= 8 * 1024
+
+
+@BOARDS
+@pytest.mark.process
+def test_the_benchmark_of_devices():
+    result = devices.run(quick=True)
+    assert [row[:3] for row in result.tables[0].rows] == [
+        ["unicornn", "float32", "cortex-m4"],
+        ["unicornn", "int8", "cortex-m4"],
+    ]
+    assert result.numbers["unicornn float32 host"]["samples_per_second"] > 0

@@ -146,6 +146,41 @@ class Export(NamedTuple):
     as_json: AsJson = False
 
 
+@command("cost")
+class Cost(NamedTuple):
+    """Print what a trained model needs on a microcontroller, as C code.
+
+    Flash, RAM, multiply-adds, cycles and samples per second are estimated by counting. For a
+    Cortex-M target they are printed beside the sizes of the compiler and the instructions of the
+    emulator where arm-none-eabi-gcc and qemu-system-arm are installed.
+
+    Example: `undamped cost runs/digits-unicornn-1 --target cortex-m4`
+    """
+
+    run: RunFolder
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="cortex-m0+, cortex-m3, cortex-m4, cortex-m7, rv32imc, esp32 or x86; can be "
+            "repeated. By default all, without compiler and emulator."
+        ),
+    ] = None
+    clock: Annotated[
+        float | None, typer.Option(help="The clock in MHz; by default a usual one.")
+    ] = None
+    flash: Annotated[
+        int | None, typer.Option(min=0, help="Bytes of flash; a larger model is refused.")
+    ] = None
+    ram: Annotated[
+        int | None, typer.Option(min=0, help="Bytes of RAM; a larger model is refused.")
+    ] = None
+    libm: Annotated[
+        Libm, typer.Option(help="The functions of math.h, or small ones in the file (none).")
+    ] = "none"
+    int8: Annotated[bool, typer.Option("--int8", help="Matrices with 8 bits.")] = False
+    as_json: AsJson = False
+
+
 @command("animate")
 class Animate(NamedTuple):
     """Animate a learned system next to the true one, from an initial state of the test split.

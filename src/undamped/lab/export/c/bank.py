@@ -62,7 +62,7 @@ def bank_program(subject: Subject, name: str, *, int8: bool = False) -> Program:
     most = int((dynamics.drivers != 0).sum(1).max())
     features = len(bank.centre)
     program.products = count * (6 + most) + 2 * features * (1 + bank.shape.output_size)
-    program.operations = {"add": 3 * levels * count, "div": 2 * features}
+    program.operations = {"where": 8 * levels * count + 4 * features, "div": 2 * features}
     if gaps:
         program.operations |= {"exp": count, "sin": count, "cos": count}
     return program

@@ -34,11 +34,13 @@ class CFiles:
         program: What the text was written from.
         header: The text of the header.
         source: The text of the C file, with the test of itself.
+        libm: Whether functions of math.h are called.
     """
 
     program: Program
     header: str
     source: str
+    libm: bool
 
     def write(self, folder: Path) -> list[Path]:
         """Write NAME.h and NAME.c; return their paths."""
@@ -97,12 +99,18 @@ def c_files(subject: Subject, name: str, *, libm: bool = True, int8: bool = Fals
         libm: Whether to call the functions of math.h; otherwise the file brings its own.
         int8: Whether weights have 8 bits, with a scale per row.
     """
-    name = identifier(name)
-    build = bank_program if isinstance(subject.model, OscillatorBank) else network_program
-    program = build(subject, name, int8=int8)
-    program.sort_fields()
+    program = program_of(subject, name, int8=int8)
+    name = program.name
     source = source_text(program, subject, libm=libm, test=selftest_text(subject, name, int8=int8))
-    return CFiles(program, header_text(program, subject), source)
+    return CFiles(program, header_text(program, subject), source, libm)
+
+
+def program_of(subject: Subject, name: str, *, int8: bool = False) -> Program:
+    """Return the parts of the C file of a model; arguments are those of `c_files`."""
+    build = bank_program if isinstance(subject.model, OscillatorBank) else network_program
+    program = build(subject, identifier(name), int8=int8)
+    program.sort_fields()
+    return program
 
 
 def export_c(
