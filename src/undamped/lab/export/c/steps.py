@@ -82,8 +82,7 @@ def _sequence_step(subject: Subject, model: SequenceModel) -> Step:
         constants = [cell.constants() for cell in cells]
     averaged = model.readout == "mean" and not model.at_times
     if averaged:
-        state["total"] = torch.zeros(1, network.output_size, dtype=torch.float64)
-        state["count"] = torch.zeros(1, dtype=torch.float64)
+        state |= _empty_average(network.output_size)
     head = _head_of(model, subject.preparation)
 
     def step(x: Tensor, *state: Tensor) -> list[Tensor]:
@@ -95,8 +94,7 @@ def _sequence_step(subject: Subject, model: SequenceModel) -> Step:
             outputs.append(cell.output(after[-1]))
         features, sums = outputs[-1], []
         if averaged:
-            sums = [state[-2] + features.double(), state[-1] + 1]
-            features = (sums[0] / sums[1]).float()
+            features, sums = _average(features, state[-3:])
         final = [part for parts in after for part in parts]
         return [_answer(subject, head(features)), *final, *sums]
 
@@ -136,8 +134,7 @@ def _timestamped_step(subject: Subject, model: TimestampedModel) -> Step:
     state = {f"part_{at}": part for at, part in enumerate(initial[:-1])}
     averaged = model.readout == "mean"
     if averaged:
-        state["total"] = torch.zeros(1, network.output_size, dtype=torch.float64)
-        state["count"] = torch.zeros(1, dtype=torch.float64)
+        state |= _empty_average(network.output_size)
     width, parts = model.input_size, len(initial) - 1
     with torch.no_grad():
         constants = network.constants()
@@ -158,11 +155,28 @@ def _timestamped_step(subject: Subject, model: TimestampedModel) -> Step:
             after = tuple(torch.where(alive, new, old) for new, old in pairs)
         features, sums = network.output(after), []
         if averaged:
-            sums = [state[-2] + features.double(), state[-1] + 1]
-            features = (sums[0] / sums[1]).float()
+            features, sums = _average(features, state[-3:])
         return [_answer(subject, model.head(features)), *after, *sums]
 
     return Step(step, width * (1 + masked) + 1, state, elapsed=True)
+
+
+def _empty_average(size: int) -> dict[str, Tensor]:
+    zeros = torch.zeros(1, size)
+    return {"total": zeros, "rest": zeros, "count": torch.zeros(1, dtype=torch.float64)}
+
+
+def _average(features: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor]]:
+    """Return the mean of all outputs, and the state of the sum.
+
+    The sum is compensated (Kahan), since double precision is slow on small devices. The number of
+    samples is in double precision, which counts further than any device runs.
+    """
+    total, rest, count = state
+    addend = features - rest
+    larger, counted = total + addend, count + 1
+    rest = (larger - total) - addend
+    return larger * (1 / counted).float(), [larger, rest, counted]
 
 
 def _answer(subject: Subject, outputs: Tensor) -> Tensor:
