@@ -615,3 +615,16 @@ def test_the_benchmark_of_devices():
         ["unicornn", "int8", "cortex-m4"],
     ]
     assert result.numbers["unicornn float32 host"]["samples_per_second"] > 0
+
+
+# The bank as ONNX
+
+
+@pytest.mark.parametrize("name", [name for name in VARIANTS if "bank" in name])
+def test_a_bank_is_exported_to_onnx(name):
+    from undamped.lab.export.model import sequence_model, step_model
+    from undamped.lab.export.onnx_file import check_sequence, check_step
+
+    subject = VARIANTS[name]
+    assert check_sequence(sequence_model(subject), subject) < 1e-5
+    assert check_step(step_model(subject), subject) < 1e-5

@@ -210,7 +210,7 @@ def torch_outputs(
         batch = batch_of(series)
     with torch.no_grad():
         outputs = subject.model(batch)
-    if subject.model.readout == "every":
+    if not subject.is_bank and subject.model.readout == "every":
         outputs = outputs.transpose(0, 1)
         missing = samples.shape[1] - outputs.shape[1]
         if missing:  # the file has outputs at padded steps, too
