@@ -318,6 +318,9 @@ def test_what_cannot_stream_is_refused_by_name():
     network_bank = OscillatorBank(TaskShape(3, 2), oscillators=8, dynamics="linoss")
     with pytest.raises(OptionError, match="dynamics=oscillators"):
         c_files(Subject(network_bank, classes=()), "m")
+    class_ = models["gru-ode-bayes"]
+    with pytest.raises(OptionError, match=r"Use .undamped stream"):
+        c_files(Subject(class_(class_.example_shape())), "m")
     adaptive = timestamped("ode-rnn", prepared(timestamps=True), method="dopri5", tolerance=1e-3)
     with pytest.raises(OptionError, match="adaptive"):
         c_files(adaptive, "m")
@@ -518,8 +521,8 @@ def test_export_on_the_command_line(trained, tmp_path, monkeypatch):
     assert (trained / "c" / "gesture.h").is_file()
     for words, message in (
         (["--c", "--onnx"], "one format"),
-        (["--c", "--step"], "--step does not apply to C"),
-        (["--onnx", "--int8"], "--int8 does not apply to ONNX"),
+        (["--c", "--step"], "--step does not apply to --c"),
+        (["--onnx", "--int8"], "--int8 does not apply to --onnx"),
         (["--c", "--lose", "3"], "--lose applies to --int8"),
         (["--c", "--int8", "--lose", "-1"], "at least 0"),
     ):

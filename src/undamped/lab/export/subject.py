@@ -131,7 +131,7 @@ def export_form(subject: Subject) -> Subject:
         got = "outputs at query times" if is_sequence else f"a {type(model).__name__}"
         instead = "`undamped stream RUN` or " if isinstance(model, StreamingModel) else ""
         raise OptionError(
-            f"Export needs a recurrent network with outputs at its steps, got {got}. "
+            f"ONNX needs a bank or a recurrent network with outputs at its steps, got {got}. "
             f"Use {instead}`undamped predict RUN`."
         )
     if model.network.cell_class.memory_plan.state_grows:

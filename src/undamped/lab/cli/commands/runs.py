@@ -94,8 +94,8 @@ class Export(NamedTuple):
     """Write a trained model as a file that needs neither undamped nor PyTorch.
 
     ONNX takes raw samples, in batches of any size and length. C99 takes one sample at a time and
-    needs no operating system, for microcontrollers. The answers are compared with PyTorch's before
-    a file is written.
+    needs no operating system, for microcontrollers; a page runs the same C in a browser. The
+    answers of ONNX and C are compared with PyTorch's before a file is written.
 
     Example: `undamped export runs/digits-unicornn-1 --onnx --step`
     """
@@ -105,11 +105,19 @@ class Export(NamedTuple):
         bool, typer.Option("--onnx", help="Write ONNX, for onnxruntime and other runtimes.")
     ] = False
     c: Annotated[bool, typer.Option("--c", help="Write C99: NAME.h and NAME.c.")] = False
+    web: Annotated[
+        bool,
+        typer.Option(
+            "--web",
+            help="Write one HTML file with the model as WebAssembly, which reads a CSV file, the "
+            "mouse or the microphone; needs clang and lld.",
+        ),
+    ] = False
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The file; by default model.onnx in the run folder. For C, a folder; by default "
-            "the folder c in the run folder."
+            help="The file; by default model.onnx or model.html in the run folder. For C, a "
+            "folder; by default the folder c in the run folder."
         ),
     ] = None
     step: Annotated[

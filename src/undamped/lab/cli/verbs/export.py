@@ -1,8 +1,9 @@
-"""`undamped export RUN`: a trained model as an ONNX file or as C."""
+"""`undamped export RUN`: a trained model as an ONNX file, as C, or as a page."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 from undamped._base.errors import OptionError
 from undamped.lab.cli.commands.runs import Export
@@ -11,26 +12,48 @@ from undamped.lab.export import export_onnx, subject_of
 from undamped.lab.files import refuse_folder
 from undamped.lab.training.run import Run
 
+_FORMATS = {"onnx": ("step",), "c": ("name", "libm", "int8", "lose"), "web": ()}
+"""The options of every format."""
+
 
 def export(options: Export) -> None:
     """Write the files and print how far their outputs are from PyTorch's."""
-    if options.onnx == options.c:
-        raise OptionError("'undamped export' needs one format. Add --onnx or --c.")
-    defaults = Export(options.run, options.onnx, options.c, out=options.out)
-    for option in ("step",) if options.c else ("name", "libm", "int8", "lose"):
-        if getattr(options, option) != getattr(defaults, option):
-            form = "C" if options.c else "ONNX"
-            raise OptionError(f"--{option} does not apply to {form}. Leave it out.")
+    formats = [name for name in _FORMATS if getattr(options, name)]
+    if len(formats) != 1:
+        raise OptionError("'undamped export' needs one format. Add --onnx, --c or --web.")
+    (form,) = formats
+    defaults = Export(options.run)
+    for option in ("step", "name", "libm", "int8", "lose"):
+        applies = option in _FORMATS[form]
+        if not applies and getattr(options, option) != getattr(defaults, option):
+            raise OptionError(f"--{option} does not apply to --{form}. Leave it out.")
     if options.lose != defaults.lose and not options.int8:
         raise OptionError("--lose applies to --int8 only. Add --int8, or leave it out.")
-    (_export_c if options.c else _export_onnx)(options, Run.open(options.run))
+    write = {"onnx": _export_onnx, "c": _export_c, "web": _export_web}[form]
+    write(options, Run.open(options.run))
+
+
+def _file(options: Export, run: Run, ending: str) -> Path:
+    path = options.out or run.path / f"model{ending}"
+    if path.suffix != ending:
+        raise OptionError(f"--out must be a file that ends in {ending}, got '{path}'.")
+    refuse_folder(path)
+    return path
+
+
+def _export_web(options: Export, run: Run) -> None:
+    from undamped.lab.export.c.web import export_web
+
+    path = _file(options, run, ".html")
+    size = export_web(subject_of(run), path, run.path.resolve().name)
+    if options.as_json:
+        print_json({"file": str(path), "bytes": size})
+    else:
+        print_lines(f"{path}: {size:,} bytes; open it in a browser")
 
 
 def _export_onnx(options: Export, run: Run) -> None:
-    path = options.out or run.path / "model.onnx"
-    if path.suffix != ".onnx":
-        raise OptionError(f"--out must be a file that ends in .onnx, got '{path}'.")
-    refuse_folder(path)
+    path = _file(options, run, ".onnx")
     differences = export_onnx(subject_of(run), path, step=options.step)
     if options.as_json:
         print_json({str(file): {"difference": value} for file, value in differences.items()})

@@ -16,6 +16,7 @@ from undamped.lab.export.subject import Subject
 from undamped.models.irregular.model import TimestampedModel
 from undamped.models.irregular.network import JumpNetwork
 from undamped.models.sequence_model import SequenceModel
+from undamped.models.task_model import StreamingModel
 from undamped.models.timestamped import gap_feature
 from undamped.nn.sequence_tensors import join_features
 from undamped.nn.unitary import UnitaryCell
@@ -48,6 +49,8 @@ def step_of(subject: Subject) -> Step:
         return _sequence_step(subject, model)
     if isinstance(model, TimestampedModel):
         return _timestamped_step(subject, model)
+    if isinstance(model, StreamingModel):
+        raise OptionError(f"There is no C code for {type(model).__name__}. Use 'undamped stream'.")
     raise OptionError(
         f"{type(model).__name__} reads whole sequences and cannot follow a stream, so that it "
         "cannot be exported to C. Train the model 'bank', which can."
