@@ -35,8 +35,8 @@ LARGE_FUNCTIONS: dict[str, str] = {
 }
 
 # Lines of features that were added after the limit was set.
-FEATURE_LINES = {"C for microcontrollers (lab/export/c)": 4_000}
-MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 105_000, 54_000, 788
+FEATURE_LINES = {"C for microcontrollers (lab/export/c, bank_model.py), cost, devices": 3_960}
+MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 105_000, 54_000, 780
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 METHODS = types.FunctionType | property | classmethod | staticmethod

@@ -318,6 +318,9 @@ def test_what_cannot_stream_is_refused_by_name():
     network_bank = OscillatorBank(TaskShape(3, 2), oscillators=8, dynamics="linoss")
     with pytest.raises(OptionError, match="dynamics=oscillators"):
         c_files(Subject(network_bank, classes=()), "m")
+    windows = read_by("rnn", prepared(window=8, each_window=True))
+    with pytest.raises(OptionError, match="answers windows of 8 steps"):
+        program_of(windows, "m")
     class_ = models["gru-ode-bayes"]
     with pytest.raises(OptionError, match=r"Use .undamped stream"):
         c_files(Subject(class_(class_.example_shape())), "m")

@@ -57,11 +57,11 @@ class BankGraph:
         )
         bank, channels = self.dynamics, self.dynamics.channels
         values, observed = x[:, :channels], x[:, channels : 2 * channels] > 0.5
-        known = observed & (has_last > 0.5)
+        has_change = observed & (has_last > 0.5)
         shift = (values - last) - bank.centre[channels:]
         signals = (
             torch.where(observed, (values - bank.centre[:channels]) / bank.scale[:channels], 0.0),
-            torch.where(known, shift / bank.scale[channels:], 0.0),
+            torch.where(has_change, shift / bank.scale[channels:], 0.0),
         )
         drive = nn.functional.linear(torch.cat(signals, 1), bank.drivers.to(x.dtype))
         damping, frequency, phase = bank.rates().to(x.dtype)

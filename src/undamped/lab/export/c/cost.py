@@ -33,7 +33,7 @@ class Target:
         product: Instructions per multiply-add with a weight.
         conversion: Further instructions for a weight of 8 bits.
         operation: Instructions per addition or multiplication of other numbers.
-        other: Instructions per comparison, selection or conversion.
+        selection: Instructions per comparison, selection or conversion.
         division: Instructions per division.
         function: Instructions per tanh, exp and similar functions of the small library.
         per_instruction: Cycles per instruction.
@@ -45,7 +45,7 @@ class Target:
     product: float
     conversion: float
     operation: float
-    other: float
+    selection: float
     division: float
     function: float
     per_instruction: float
@@ -101,7 +101,7 @@ def instructions(program: Program, target: Target) -> float:
     """Return the estimated number of instructions of a step."""
     total = program.products * (target.product + program.constants.int8 * target.conversion)
     for name, count in program.operations.items():
-        cost = target.other
+        cost = target.selection
         if name in HELPERS:
             cost = target.function
         elif name in _DIVISIONS:

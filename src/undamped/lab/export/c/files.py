@@ -107,6 +107,8 @@ def c_files(subject: Subject, name: str, *, libm: bool = True, int8: bool = Fals
 
 def program_of(subject: Subject, name: str, *, int8: bool = False) -> Program:
     """Return the parts of the C file of a model; arguments are those of `c_files`."""
+    if subject.preparation is not None:
+        subject.preparation.stream()  # refuses a model that answers whole windows
     build = bank_program if isinstance(subject.model, OscillatorBank) else network_program
     program = build(subject, identifier(name), int8=int8)
     program.sort_fields()
