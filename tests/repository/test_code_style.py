@@ -41,6 +41,7 @@ FEATURES = {
     "doctor": (2180, 1080, 7),
     "partial solutions": (40, 0, 0),
     "first gradient": (0, 140, 1),
+    "C for microcontrollers (lab/export/c, bank_model.py), cost, devices": (0, 3_960, 16),
 }
 MAX_LIBRARY_LINES += sum(library for library, _, _ in FEATURES.values())
 MAX_LINES += sum(library + lab for library, lab, _ in FEATURES.values())

@@ -59,9 +59,12 @@ def is_observed(graph: Graph, x: str) -> str:
 
 
 def gap_feature(graph: Graph, subject: Subject, gap: str) -> str:
-    """Return the feature of a time between steps: ln(1 + gap/typical)."""
+    """Return the feature of a time between steps: ln(1 + gap/typical), for a bank gap/typical."""
     assert subject.preparation is not None
-    typical = graph.constant(np.array(subject.preparation.typical_gap * subject.model.gap))
+    unit_gap = subject.model.dynamics.gap if subject.is_bank else subject.model.gap
+    typical = graph.constant(np.array(subject.preparation.typical_gap * unit_gap))
+    if subject.is_bank:
+        return graph.node("Div", gap, typical)
     unit = graph.constant(np.array(1.0))
     return graph.node("Log", graph.node("Add", unit, graph.node("Div", gap, typical)))
 
@@ -87,10 +90,12 @@ def prepare_sequence(
         parts = [_fill_forward(graph, values, observed, _steps(graph, values))[0], observed]
     elif times is None:
         parts = [_interpolated(graph, values, observed, _steps(graph, values))]
+        parts += _all_observed(graph, subject, observed)
     else:
         first = graph.node("Slice", times, graph.integers(0), graph.integers(1), graph.integers(0))
         since = graph.node("Unsqueeze", graph.node("Sub", times, first), graph.integers(2))
         parts = [_interpolated(graph, values, observed, since)]
+        parts += _all_observed(graph, subject, observed)
     if times is not None:
         integers, end = graph.integers, np.iinfo(np.int64).max
         later = graph.node("Slice", times, integers(1), integers(end), integers(0))
@@ -100,6 +105,11 @@ def prepare_sequence(
         padded = graph.node("Pad", gaps, pads)
         parts.append(graph.node("Unsqueeze", padded, integers(2)))
     return features(graph, subject, parts)
+
+
+def _all_observed(graph: Graph, subject: Subject, observed: str) -> list[str]:
+    """Return the mask of a bank where gaps are filled: true everywhere; nothing for a network."""
+    return [graph.node("Or", observed, graph.node("Not", observed))] if subject.is_bank else []
 
 
 def _fill_forward(
@@ -179,7 +189,9 @@ def prepare_sample(
     values = standardise(graph, prepared, x)
     observed = is_observed(graph, values)
     filled = graph.node("Where", observed, values, last_values)
-    parts = [filled, observed] if prepared.missing == "mask" else [filled]
+    parts = [filled, observed]
+    if prepared.missing != "mask":
+        parts[1:] = _all_observed(graph, subject, observed)
     if time is not None and before is not None:
         gap = gap_feature(graph, subject, graph.node("Sub", time, before))
         first = graph.node("IsNaN", before)
@@ -299,7 +311,7 @@ def declare_answers(graph: Graph, subject: Subject, outputs: str, leading: tuple
         outputs: The outputs of the head, (*leading, output).
         leading: The names of the dimensions before the last one.
     """
-    size, dtype = subject.model.head.out_features, subject.dtype
+    size, dtype = subject.output_size, subject.dtype
     if subject.classes is not None:
         graph.output("scores", outputs, dtype, (*leading, size))
         probabilities = graph.node("Softmax", outputs, axis=-1)

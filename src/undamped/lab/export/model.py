@@ -7,6 +7,7 @@ import onnx
 import torch
 
 from undamped._base.errors import OptionError
+from undamped.lab.export.bank_model import raw_inputs, scan_bank, step_bank
 from undamped.lab.export.graph import Graph
 from undamped.lab.export.layers import (
     WIDE,
@@ -50,12 +51,16 @@ def sequence_model(subject: Subject) -> onnx.ModelProto:
     lengths, running = _lengths(graph, x)
     if prepared is not None:
         vectors = prepare_sequence(graph, subject, x, times, running)
+    elif subject.is_bank:
+        vectors = raw_inputs(graph, subject, x)
     else:
         symbols = subject.model.input_kind == "symbols"
         over = graph.node("Squeeze", running, graph.integers(2)) if symbols else running
         zero = graph.constant(torch.zeros((), dtype=subject.sample_dtype))
         vectors = encode(graph, subject, graph.node("Where", over, x, zero))
     clean = graph.node("Where", running, vectors, graph.constant(torch.zeros((), dtype=dtype)))
+    if subject.is_bank:
+        return scan_bank(graph, subject, clean, running)
     output, ends, finals = _network(graph, subject, clean, lengths, running)
     if subject.model.readout == "every":
         assert output is not None
@@ -166,8 +171,7 @@ def step_model(subject: Subject) -> onnx.ModelProto:
     Outputs: the answer so far, and for every optional input its next value, `…_out`.
     """
     subject = export_form(subject)
-    network, dtype = subject.network, subject.dtype
-    if network.bidirectional:
+    if not subject.is_bank and subject.network.bidirectional:
         raise OptionError(
             "A bidirectional network cannot be exported as a single step. Export whole sequences."
         )
@@ -176,6 +180,9 @@ def step_model(subject: Subject) -> onnx.ModelProto:
     batch = graph.node("Shape", samples, start=0, end=1)
     feedback = _Feedback(graph, batch)
     vectors = _vectors(graph, subject, samples, feedback)
+    if subject.is_bank:
+        return step_bank(graph, subject, vectors, feedback)
+    network, dtype = subject.network, subject.dtype
     cells = network.num_layers
     starts = {
         name: feedback.take(name, start, (cells, SHARED, start.shape[-1]))
@@ -230,7 +237,7 @@ class _Feedback:
 def _vectors(graph: Graph, subject: Subject, samples: str, feedback: _Feedback) -> str:
     prepared = subject.preparation
     if prepared is None:
-        return encode(graph, subject, samples)
+        return (raw_inputs if subject.is_bank else encode)(graph, subject, samples)
     shape = (SHARED, len(prepared.channels))
     last_values = feedback.take("held", torch.zeros(1, shape[1], dtype=WIDE), shape)
     time = before = None

@@ -178,9 +178,9 @@ def random_samples(
     """Return raw samples (batch, time, …) for a model, and timestamps if it uses them."""
     shape = (batch, steps, *subject.sample_shape)
     model, prepared = subject.model, subject.preparation
-    if model.input_kind == "symbols":
+    if subject.input_kind == "symbols":
         return random.integers(0, model.input_size, shape), None
-    if model.input_kind == "pixels":
+    if subject.input_kind == "pixels":
         return random.integers(0, 256, shape, dtype=np.uint8), None
     samples = random.standard_normal(shape)
     times = None
@@ -210,7 +210,7 @@ def torch_outputs(
         batch = batch_of(series)
     with torch.no_grad():
         outputs = subject.model(batch)
-    if subject.model.readout == "every":
+    if not subject.is_bank and subject.model.readout == "every":
         outputs = outputs.transpose(0, 1)
         missing = samples.shape[1] - outputs.shape[1]
         if missing:  # the file has outputs at padded steps, too

@@ -324,11 +324,13 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "cat": lambda record, result, parts, dim=0: record.node("Concat", *parts, axis=dim),
     "chunk": _split,
     "clamp": lambda record, result, x, low, high: record.node("Clip", x, low, high),
+    "cos": plain("Cos"),
     "complex": lambda record, result, real, imaginary: ComplexValue(
         record.real(real), record.real(imaginary)
     ),
     "detach": lambda record, result, x: record.value(x),
     "div.Tensor": plain("Div"),
+    "exp": plain("Exp"),
     "gelu": _gelu,
     "glu": _glu,
     "imag": _part(1),
@@ -349,6 +351,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "rsub.Scalar": lambda record, result, a, b, alpha=1: _sum("Sub")(record, result, b, a, alpha),
     "sigmoid": lambda record, result, x: _exact_sigmoid(record, record.real(x)),
     "sign": plain("Sign"),
+    "sin": plain("Sin"),
     "slice.Tensor": _slice,
     "split.Tensor": _split,
     "sqrt": plain("Sqrt"),
@@ -363,7 +366,9 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "eq.Tensor": _comparison("Equal"),
     "flatten.using_ints": _reshape,
     "ge.Scalar": _comparison("GreaterOrEqual"),
+    "gt.Scalar": _comparison("Greater"),
     "gt.Tensor": _comparison("Greater"),
+    "lt.Scalar": _comparison("Less"),
     "log_sigmoid": _log_sigmoid,
     "masked_fill.Scalar": lambda record, result, x, mask, value: _select(
         record, result, mask, value, x
@@ -380,6 +385,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "view": _reshape,
     "where.self": _select,
     "where.ScalarOther": _select,
+    "where.Scalar": _select,
     "where.ScalarSelf": _select,
     "zeros_like": _full_like(0),
 }

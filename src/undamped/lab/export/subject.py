@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import OptionError
+from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
 from undamped.models.sequence_model import SequenceModel
 from undamped.models.task_model import StreamingModel
 from undamped.nn.recurrent import Recurrent
@@ -36,6 +37,16 @@ class Subject:
     preparation: Preparation | None = None
     classes: tuple[str, ...] | None = None
     source: str = ""
+
+    @property
+    def is_bank(self) -> bool:
+        """Whether the model is a bank, which has no recurrent network."""
+        return isinstance(self.model, OscillatorBank)
+
+    @property
+    def output_size(self) -> int:
+        """Number of outputs of the model at a step."""
+        return self.model.shape.output_size if self.is_bank else self.model.head.out_features
 
     @property
     def network(self) -> Recurrent:
@@ -67,14 +78,16 @@ class Subject:
         """The shape of one raw sample: channels, or nothing for a symbol."""
         if self.preparation is not None:
             return (len(self.preparation.raw_channels),)
-        return () if self.input_kind == "symbols" else (self.model.input_size,)
+        if self.input_kind == "symbols":
+            return ()
+        return (getattr(self.model, "input_size", None) or self.model.shape.input_size,)
 
     @property
     def kind(self) -> str:
         """The kind of the task, as in a preparation."""
         if self.preparation is not None:
             return self.preparation.kind
-        every = self.model.readout == "every"
+        every = not self.is_bank and self.model.readout == "every"
         if self.classes is not None:
             return "steps" if every else "classification"
         return "step-regression" if every else "regression"
@@ -99,10 +112,10 @@ class Subject:
         return {
             "undamped": __version__,
             "source": self.source,
-            "network": type(self.network).__name__,
+            "network": type(self.model if self.is_bank else self.network).__name__,
             "kind": self.kind,
-            "input": self.model.input_kind,
-            "readout": self.model.readout,
+            "input": self.input_kind,
+            "readout": "last" if self.is_bank else self.model.readout,
             "channels": json.dumps(channels, ensure_ascii=False),
             "classes": json.dumps(list(self.classes or ()), ensure_ascii=False),
         }
@@ -111,12 +124,14 @@ class Subject:
 def export_form(subject: Subject) -> Subject:
     """Return a copy for export: in evaluation mode, with constrained matrices computed."""
     model = copy.deepcopy(subject.model).cpu().eval()
+    if isinstance(model, OscillatorBank):
+        return Subject(model, subject.preparation, subject.classes, subject.source)
     if not isinstance(model, SequenceModel) or model.at_times:
         is_sequence = isinstance(model, SequenceModel)
         got = "outputs at query times" if is_sequence else f"a {type(model).__name__}"
         instead = "`undamped stream RUN` or " if isinstance(model, StreamingModel) else ""
         raise OptionError(
-            f"Export needs a recurrent network with outputs at its steps, got {got}. "
+            f"ONNX needs a bank or a recurrent network with outputs at its steps, got {got}. "
             f"Use {instead}`undamped predict RUN`."
         )
     if model.network.cell_class.memory_plan.state_grows:

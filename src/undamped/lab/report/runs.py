@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from undamped._base.errors import OptionError
+from undamped.lab.export import subject_of
+from undamped.lab.export.c.cost import device_sentences
 from undamped.lab.report.diagnose import CLOSED_FORM, Progress, diagnose
 from undamped.lab.report.model_report import ModelReport, Note, Remedy, Score
 from undamped.lab.report.remedies import Commands
@@ -76,9 +79,20 @@ def report_run(
         versions=settings.get("versions", {}),
         command=settings.get("command") or "",
         path=str(opened.path),
-        findings=settings.get("found", ()),
+        findings=(*settings.get("found", ()), *_device_sentences(opened, trained)),
         candidates=settings.get("tried", ()),
     )
+
+
+def _device_sentences(run: Run, trained: bool) -> list[str]:
+    """Return a sentence about the cost on a microcontroller, for models that have C code."""
+    if not trained:
+        return []
+    try:
+        subject = subject_of(run)
+    except OptionError:  # it does not read sequences sample by sample
+        return []
+    return device_sentences(subject)
 
 
 def _judged_by_score(report: ModelReport, score: Score, overfitting: str) -> ModelReport:

@@ -16,6 +16,7 @@ from undamped._base.checked import checked
 from undamped._base.contract import LONGEST_GAP
 from undamped._base.options import PositiveInt, Units
 from undamped._base.registry import models
+from undamped.kernels.dispatch import use_plain_loops
 from undamped.models.irregular.network import JumpNetwork, Parts, SampleOptions, TimestampedNetwork
 from undamped.models.timestamped import hold_last
 from undamped.nn.lstm import GRUCell
@@ -88,7 +89,7 @@ class CfC(JumpNetwork):
     def output(self, state: Parts) -> Tensor:
         """Return h, or the result of a step without a sample where time has passed since."""
         hidden, since = state
-        if not bool((since > 0).any()):
+        if not use_plain_loops() and not bool((since > 0).any()):
             return hidden
         empty = self.read(hidden.new_zeros(self.read.in_features))
         return torch.where(since > 0, self._step(empty, hidden, since), hidden)

@@ -39,7 +39,7 @@ OSCILLATORS = "oscillators"
 _EXAMPLES = 16  # sequences whose responses determine the thresholds
 _LEAST_STD = 1e-6  # of a feature; one that hardly varies is not used
 _LEAST_VARIATION = 1e-5  # standard deviation relative to the mean; less is rounding error
-_LIMIT = 10.0
+LIMIT = 10.0
 """Standard deviations at which features are clipped. A feature that is nearly the same in all
 training sequences would be thousands of them away in the first sequence where it is not."""
 _MOST_BYTES = 2 << 30
@@ -160,7 +160,7 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         tensors = dynamics.thresholds, dynamics.centre, self.readout.weight
         if not isinstance(dynamics, Oscillators) or implementation(*tensors) != "numba":
             return StepStream(self, offsets)
-        return BankStream(self, dynamics, self._levels, _LIMIT)
+        return BankStream(self, dynamics, self._levels, LIMIT)
 
     def _predict_early(self, pools: Pools) -> Tensor:
         """Return calibrated predictions for sequences that may continue."""
@@ -181,16 +181,14 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
             return early.prior.expand(len(features), -1)
         if readout == FULL:
             return self.readout(self._standardise(features))
-        standard = ((features - early.centre[readout]) / early.scale[readout]).clamp(
-            -_LIMIT, _LIMIT
-        )
+        standard = ((features - early.centre[readout]) / early.scale[readout]).clamp(-LIMIT, LIMIT)
         return nn.functional.linear(standard, early.weight[readout], early.bias[readout])
 
     def _features(self, pools: Pools) -> Tensor:
         return pools.features(levels=self._levels)
 
     def _standardise(self, features: Tensor) -> Tensor:
-        return ((features - self.centre) / self.scale).clamp(-_LIMIT, _LIMIT)
+        return ((features - self.centre) / self.scale).clamp(-LIMIT, LIMIT)
 
     @property
     def _levels(self) -> bool:
@@ -240,7 +238,7 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
             self._rows += further
             self._solve()
         self._rows = []
-        self.early.solve(_LIMIT, _scales)
+        self.early.solve(LIMIT, _scales)
 
     def findings(self) -> list[str]:
         if self.penalty.isnan():

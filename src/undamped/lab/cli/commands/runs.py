@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
 from undamped.lab.cli.commands import AsJson, RunFolder, command
 
+Libm = Literal["math", "none"]
 Instruments = Annotated[
     list[str] | None,
     typer.Option(
@@ -92,8 +93,9 @@ class Stream(NamedTuple):
 class Export(NamedTuple):
     """Write a trained model as a file that needs neither undamped nor PyTorch.
 
-    The file takes raw samples, in batches of any size and length. Its outputs are compared with
-    PyTorch's before it is written.
+    ONNX takes raw samples, in batches of any size and length. C99 takes one sample at a time and
+    needs no operating system, for microcontrollers; a page runs the same C in a browser. The
+    answers of ONNX and C are compared with PyTorch's before a file is written.
 
     Example: `undamped export runs/digits-unicornn-1 --onnx --step`
     """
@@ -102,8 +104,21 @@ class Export(NamedTuple):
     onnx: Annotated[
         bool, typer.Option("--onnx", help="Write ONNX, for onnxruntime and other runtimes.")
     ] = False
+    c: Annotated[bool, typer.Option("--c", help="Write C99: NAME.h and NAME.c.")] = False
+    web: Annotated[
+        bool,
+        typer.Option(
+            "--web",
+            help="Write one HTML file with the model as WebAssembly, which reads a CSV file, the "
+            "mouse or the microphone; needs clang and lld.",
+        ),
+    ] = False
     out: Annotated[
-        Path | None, typer.Option(help="The file; by default model.onnx in the run folder.")
+        Path | None,
+        typer.Option(
+            help="The file; by default model.onnx or model.html in the run folder. For C, a "
+            "folder; by default the folder c in the run folder."
+        ),
     ] = None
     step: Annotated[
         bool,
@@ -113,6 +128,64 @@ class Export(NamedTuple):
             "and the next state.",
         ),
     ] = False
+    name: Annotated[
+        str | None,
+        typer.Option(help="For C: what all names start with; by default the name of the run."),
+    ] = None
+    libm: Annotated[
+        Libm,
+        typer.Option(help="For C: call tanhf, expf, … of math.h, or bring small ones (none)."),
+    ] = "math"
+    int8: Annotated[
+        bool,
+        typer.Option(
+            "--int8",
+            help="For C: store matrices with 8 bits and a scale per row; the loss of score on "
+            "validation data is printed.",
+        ),
+    ] = False
+    lose: Annotated[
+        float,
+        typer.Option(
+            help="For --int8: the most that may be lost, in points of accuracy, or in percent of "
+            "any other score."
+        ),
+    ] = 1.0
+    as_json: AsJson = False
+
+
+@command("cost")
+class Cost(NamedTuple):
+    """Print what a trained model needs on a microcontroller, as C code.
+
+    Flash, RAM, multiply-adds, cycles and samples per second are estimated by counting. For a
+    Cortex-M target they are printed beside the sizes of the compiler and the instructions of the
+    emulator where arm-none-eabi-gcc and qemu-system-arm are installed.
+
+    Example: `undamped cost runs/digits-unicornn-1 --target cortex-m4`
+    """
+
+    run: RunFolder
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="cortex-m0+, cortex-m3, cortex-m4, cortex-m7, rv32imc, esp32 or x86; can be "
+            "repeated. By default all, without compiler and emulator."
+        ),
+    ] = None
+    clock: Annotated[
+        float | None, typer.Option(help="The clock in MHz; by default a usual one.")
+    ] = None
+    flash: Annotated[
+        int | None, typer.Option(min=0, help="Bytes of flash; a larger model is refused.")
+    ] = None
+    ram: Annotated[
+        int | None, typer.Option(min=0, help="Bytes of RAM; a larger model is refused.")
+    ] = None
+    libm: Annotated[
+        Libm, typer.Option(help="The functions of math.h, or small ones in the file (none).")
+    ] = "none"
+    int8: Annotated[bool, typer.Option("--int8", help="Matrices with 8 bits.")] = False
     as_json: AsJson = False
 
 
