@@ -16,6 +16,7 @@ _NAMES = {
     "__version__": "undamped.version",
     "build": "undamped.models.by_name",
     "diagnose": "undamped.lab.report",
+    "load": "undamped.lab.training.zoo_runs",
     "odeint": "undamped.ode",
     "odeint_adjoint": "undamped.ode",
     "odeint_dense": "undamped.ode",

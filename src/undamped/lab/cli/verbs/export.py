@@ -15,7 +15,7 @@ def export(options: Export) -> None:
     if not options.onnx:
         raise OptionError("'undamped export' needs a format. Add --onnx.")
     run = Run.open(options.run)
-    path = options.out or run.path / "model.onnx"
+    path = options.out or run.output_folder / "model.onnx"
     if path.suffix != ".onnx":
         raise OptionError(f"--out must be a file that ends in .onnx, got '{path}'.")
     refuse_folder(path)
