@@ -35,7 +35,8 @@ model, task = run.model(), run.task()       # also run.settings, run.metrics(), 
 ```
 
 Files are safetensors, JSON and CSV, and are compared with their SHA-256 before they are read. The
-score is that of the last test split; the model was selected on validation data.
+score is that of the test split, or of the longest test sequences; weights were selected on
+validation data.
 
 {table}
 

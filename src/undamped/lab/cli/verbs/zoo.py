@@ -22,11 +22,12 @@ HEADER = ("name", "task", "model", "score", "chance", "paper", "parameters", "CP
 def zoo(options: Zoo) -> None:
     """List or describe entries, or measure them again."""
     words, index = options.words or [], zoo_index()
-    names = words[1:] if words[:1] == ["check"] else words
+    measured = words[:1] == ["check"]
+    names = words[1:] if measured else words
     for name in names:
         if name not in index:
             raise unknown_name("entry of the zoo", name, [*index, "check"])
-    if names != words or words == ["check"]:
+    if measured:
         _check(names or list(index), options)
     elif options.as_json:
         print_json({name: index[name] for name in names or index})
@@ -58,15 +59,17 @@ def _check(names: list[str], options: Zoo) -> None:
 
 
 def listing(index: dict[str, dict[str, Any]]) -> Table:
-    """Return the table of all entries; the score is that of the last test split of the metric."""
+    """Return the table of all entries; the score is that of 'test', or of the last test split."""
     rows = []
     for name, entry in index.items():
         ((metric, chance),) = entry["chance"].items()
-        split, score = [(s, m[metric]) for s, m in entry["scores"].items() if metric in m][-1]
+        splits = [split for split, scores in entry["scores"].items() if metric in scores]
+        split = "test" if "test" in splits else splits[-1]
         unit = "" if metric.endswith("accuracy") else f"{metric} "
         suffix = "" if split == "test" else f" ({split})"
         effort = f"{entry['parameters']:,}", f"{entry['cpu_seconds']:.0f}", f"{entry['bytes']:,}"
-        scores = f"{unit}{metric_text(score, metric)}{suffix}", metric_text(chance, metric)
+        score = f"{unit}{metric_text(entry['scores'][split][metric], metric)}{suffix}"
+        scores = score, metric_text(chance, metric)
         rows.append((name, entry["task"], entry["model"], *scores, entry["paper"] or "–", *effort))
     return Table(HEADER, rows, text_columns=4)
 
@@ -74,7 +77,7 @@ def listing(index: dict[str, dict[str, Any]]) -> Table:
 def _printed(table: Table) -> Any:
     """Return the table for a terminal, without columns that a name or the lack of values says."""
     columns = [k for k, cells in enumerate(zip(*table.rows, strict=True)) if set(cells) != {"–"}]
-    grid = RichTable(box=None, header_style="dim", padding=(0, 1))
+    grid = RichTable(box=None, header_style="dim", collapse_padding=True, pad_edge=False)
     columns = [k for k in columns if table.header[k] not in ("task", "model")]
     for k in columns:
         right = k >= table.text_columns
