@@ -37,7 +37,7 @@ MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 105_000, 54_000, 780
 # Lines of the library, lines of the lab and files of features since then.
 FEATURES = {
     "memory benchmark": (0, 1_100, 4),
-    "zoo": (1, 380, 3),
+    "zoo": (1, 420, 3),
 }
 MAX_LIBRARY_LINES += sum(library for library, _, _ in FEATURES.values())
 MAX_LINES += sum(library + lab for library, lab, _ in FEATURES.values())
