@@ -1,4 +1,4 @@
-"""Pages made while the site is built: one per member of a registry, and the reference.
+"""Pages made while the site is built: one per member of a registry, the zoo, and the reference.
 
 A block of a page that begins with ```equation is shown as mathematics.
 """
@@ -11,6 +11,37 @@ import mathematics
 import reference
 from undamped._base.registry import Registry
 from undamped.lab.catalogue import REGISTRIES, describe_entry, summary
+from undamped.lab.cli.verbs.zoo import card, listing
+from undamped.lab.zoo import zoo_index
+
+ZOO = """# Zoo
+
+{count} trained models come with the library, in {size} kB. Each was trained by the command on its
+card, in at most two minutes of one core, with one seed. A name stands for a run folder in every
+command that takes one, and results are written to the current folder:
+
+```
+undamped zoo                                # the table below
+undamped diagnose flags-latch               # or predict, stream, export, report, animate
+undamped train flags latch --from-zoo       # a copy of the run folder in runs/
+undamped zoo check                          # measures all scores again, in a few minutes
+```
+
+```python
+import undamped
+
+run = undamped.load("flags-latch")
+model, task = run.model(), run.task()       # also run.settings, run.metrics(), run.result
+```
+
+Files are safetensors, JSON and CSV, and are compared with their SHA-256 before they are read. The
+score is that of the test split, or of the longest test sequences; weights were selected on
+validation data.
+
+{table}
+
+{cards}
+"""
 
 
 def page(name: str, registry: Registry) -> str:
@@ -50,6 +81,15 @@ def index(title: str, registry: Registry) -> str:
     return "\n".join([*lines, ""])
 
 
+def zoo() -> str:
+    """Write the page of the zoo: a table, and a card for every entry."""
+    entries = zoo_index()
+    size = sum(entry["bytes"] for entry in entries.values()) // 1000
+    cards = "\n\n".join(card(name, entry) for name, entry in entries.items())
+    table = listing(entries).markdown()
+    return ZOO.format(count=len(entries), size=size, table=table, cards=cards)
+
+
 def on_files(files: Files, config) -> Files:
     """Add the generated pages."""
     for folder, registry in REGISTRIES.items():
@@ -61,7 +101,7 @@ def on_files(files: Files, config) -> Files:
         pages |= {f"{folder}/{name}.md": page(name, registry) for name in registry}
         for path, content in pages.items():
             files.append(File.generated(config, path, content=content))
-    for path, content in reference.pages().items():
+    for path, content in {**reference.pages(), "zoo.md": zoo()}.items():
         files.append(File.generated(config, path, content=content))
     return files
 

@@ -18,6 +18,7 @@ _NAMES = {
     "build": "undamped.models.by_name",
     "diagnose": "undamped.lab.report",
     "doctor": "undamped.analysis",
+    "load": "undamped.lab.training.zoo_runs",
     "odeint": "undamped.ode",
     "odeint_adjoint": "undamped.ode",
     "odeint_dense": "undamped.ode",

@@ -16,6 +16,7 @@ from undamped.lab.estimators import SequenceClassifier as SequenceClassifier
 from undamped.lab.estimators import SequenceForecaster as SequenceForecaster
 from undamped.lab.estimators import SequenceRegressor as SequenceRegressor
 from undamped.lab.report import diagnose as diagnose
+from undamped.lab.training.zoo_runs import load as load
 from undamped.models.by_name import build as build
 from undamped.nn.acceleration import accelerate as accelerate
 from undamped.nn.acceleration import restore as restore

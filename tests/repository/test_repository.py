@@ -89,7 +89,7 @@ def test_readme_first_command(tmp_path):
         [sys.executable, "-m", *words, *quiet, "--disable-pip-version-check"], cwd=ROOT, check=True
     )
     verb = train.split()[1:]
-    budget = ["task.length=30", "train.steps=6", "model.hidden_size=8"]
+    budget = ["task.test_lengths=64,128", "task.sequences=20", "train.steps=6"]
     said = subprocess.run(
         [sys.executable, "-m", "undamped", *verb, *budget],
         cwd=tmp_path,
@@ -98,9 +98,9 @@ def test_readme_first_command(tmp_path):
         text=True,
     )
     assert said.returncode == 0, said.stderr
-    for word in ("unicornn", "chance level", "lstm, same time", "What to try next", "runs/digits"):
+    for word in ("latch", "chance level", "lstm", "What to try next", "runs/flags"):
         assert word in said.stdout
-    assert (tmp_path / "runs" / "digits-lstm-1" / "model.safetensors").exists()
+    assert (tmp_path / "runs" / "flags-lstm-1" / "model.safetensors").exists()
 
 
 def test_ci_runs_the_readme_command():

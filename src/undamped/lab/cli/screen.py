@@ -78,7 +78,12 @@ def metric_name(task: Task) -> str:
 
 def number(value: float, task: Task) -> str:
     """Return a score as text: accuracies as percentages, others with four digits."""
-    return f"{100 * value:.1f} %" if task.metric.endswith("accuracy") else f"{value:.4g}"
+    return metric_text(value, task.metric)
+
+
+def metric_text(value: float, metric: str) -> str:
+    """Return a value of a metric as text."""
+    return f"{100 * value:.1f} %" if metric.endswith("accuracy") else f"{value:.4g}"
 
 
 def bars(rows: list[tuple[str, float, str]], task: Task) -> Table:

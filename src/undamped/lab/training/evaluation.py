@@ -36,6 +36,7 @@ def evaluate(
     rank: int = 0,
     world_size: int = 1,
     context: AbstractContextManager[Any] | None = None,
+    batches: int | None = None,
 ) -> Scores:
     """Score a model on a split.
 
@@ -47,10 +48,12 @@ def evaluate(
         rank: The rank of this process.
         world_size: The number of processes, over which sums are added.
         context: A context in which the model runs, for example of mixed precision.
+        batches: The number of batches, from the first on; by default all of the split.
     """
     device = next(model.parameters()).device
     count = task.count(split, batch_size)
     assert count is not None, "validation and test splits are finite"
+    count = count if batches is None else min(count, batches)
     sums = torch.zeros(4, dtype=torch.float64)
     further: dict[str, tuple[float, float]] = {}
     was_training = model.training

@@ -29,6 +29,7 @@ from undamped.lab.files import read_json, read_tensors, write_json, write_tensor
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.options import TrainOptions
 from undamped.lab.training.origins import check_origins
+from undamped.lab.zoo import ZOO, zoo_folder, zoo_index
 from undamped.models.for_task import model_for, model_options
 from undamped.models.task_model import TaskModel
 
@@ -86,8 +87,12 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """Open an existing run; raise a `RunError` if it is missing or damaged."""
-        folder = Path(path)
+        """Open an existing run; raise a `RunError` if it is missing or damaged.
+
+        Args:
+            path: The folder, or the name of an entry of the zoo.
+        """
+        folder = cls.folder_of(path)
         if not folder.exists():
             raise RunError(f"No such run folder: {folder}")
         if not (folder / "run.json").is_file():
@@ -101,6 +106,17 @@ class Run:
             if _entry(settings, part) is _ABSENT:
                 raise run._damaged(part)
         return run
+
+    @staticmethod
+    def folder_of(path: str | Path) -> Path:
+        """Return `path`; if it does not exist, the folder of the zoo's entry with this name."""
+        folder, name = Path(path), str(path)
+        return zoo_folder(name) if not folder.exists() and name in zoo_index() else folder
+
+    @property
+    def output_folder(self) -> Path:
+        """The folder of pages and exports: the run's, or the current one for the zoo's runs."""
+        return Path() if self.path.resolve().parent == ZOO else self.path
 
     @classmethod
     def create(cls, out: str | Path, name: str) -> Run:

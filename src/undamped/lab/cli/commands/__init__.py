@@ -29,7 +29,7 @@ app = typer.Typer(
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a script.")]
 Config = Annotated[Path | None, typer.Option(help="TOML file with the same keys.")]
-RunFolder = Annotated[Path, typer.Argument(help="The run folder.")]
+RunFolder = Annotated[Path, typer.Argument(help="The run folder, or a name of `undamped zoo`.")]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option(

@@ -197,7 +197,7 @@ class Animate(NamedTuple):
     """
 
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders of one physical system; each gets a panel.")
+        list[Path], typer.Argument(help="Runs of one physical system; each gets a panel.")
     ]
     out: Annotated[
         Path, typer.Option(help="The file: .gif, or .html, which browsers show without a server.")
@@ -218,8 +218,8 @@ class Diagnose(NamedTuple):
         list[str],
         typer.Argument(
             metavar="RUN | [TASK] MODEL [KEY=VALUE]...",
-            help="A run folder, or a model with random weights by its name, with settings such as "
-            "task.delay=500 model.hidden_size=64.",
+            help="A run folder or a name of `undamped zoo`; or a model with random weights by its "
+            "name, with settings such as task.delay=500 model.hidden_size=64.",
         ),
     ]
     out: Annotated[
@@ -283,7 +283,10 @@ class Report(NamedTuple):
     Example: `undamped report runs/copy-unicornn-1 runs/copy-lstm-1`
     """
 
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One or more run folders.")]
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run folders, or names of `undamped zoo`."),
+    ]
     out: Annotated[
         Path | None,
         typer.Option(
@@ -300,4 +303,28 @@ class Report(NamedTuple):
     ] = None
     instrument: Instruments = None
     memory: Annotated[bool, typer.Option(help="Measure peak memory too.")] = False
+    as_json: AsJson = False
+
+
+@command("zoo")
+class Zoo(NamedTuple):
+    """List the trained models that come with undamped, describe them, or measure them again.
+
+    Commands accept their names in place of a run folder, and write to the current folder. A score
+    that differs from the recorded one ends `undamped zoo check` with exit code 1.
+
+    Example: `undamped zoo check flags-latch`
+    """
+
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]... | check [NAME]...",
+            help="Describe these models; or measure their scores on the test data again, by "
+            "default those of all models.",
+        ),
+    ] = None
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="Largest relative difference of a score.")
+    ] = 0.01
     as_json: AsJson = False

@@ -35,6 +35,13 @@ class Train(NamedTuple):
     interrupted: Annotated[
         Path | None, typer.Option("--resume", help="Continue this interrupted run instead.")
     ] = None
+    from_zoo: Annotated[
+        bool,
+        typer.Option(
+            "--from-zoo",
+            help="Copy the run of this task and model from the zoo instead of training.",
+        ),
+    ] = False
     baseline: Annotated[
         str | None, typer.Option(help="A second model, which is trained for the same CPU time.")
     ] = None

@@ -30,6 +30,7 @@ from undamped.lab.report.page import headline
 from undamped.lab.report.remedies import Commands
 from undamped.lab.report.runs import report_run
 from undamped.lab.training.recipes import merged
+from undamped.lab.training.run import Run
 from undamped.models.continuous.images import ImageModel
 from undamped.models.for_task import model_for
 from undamped.models.point_model import refuse_condition
@@ -41,13 +42,15 @@ def diagnose(options: Diagnose) -> None:
     words, out = options.words, options.out
     refuse_folder(out)
     measured = check_instruments(options.instrument)
-    folder = Path(words[0])
+    folder = Run.folder_of(words[0])
     with stages("diagnose") as stage:
         common: dict[str, Any] = {"memory": options.memory, "measured": measured, "progress": stage}
         if len(words) == 1 and (folder / "run.json").is_file():
             reports = [report_run(folder, **common)]
             # A page of some instruments does not replace the page of all of them.
-            target = out or folder / ("diagnosis.html" if measured else "report.html")
+            target = out or Run(folder).output_folder / (
+                "diagnosis.html" if measured else "report.html"
+            )
         else:
             reports = [_untrained(words, options.steps, common)]
             target = out or Path("diagnosis.html")

@@ -34,7 +34,7 @@ def export(options: Export) -> None:
 
 
 def _file(options: Export, run: Run, ending: str) -> Path:
-    path = options.out or run.path / f"model{ending}"
+    path = options.out or run.output_folder / f"model{ending}"
     if path.suffix != ending:
         raise OptionError(f"--out must be a file that ends in {ending}, got '{path}'.")
     refuse_folder(path)

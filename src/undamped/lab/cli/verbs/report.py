@@ -37,7 +37,7 @@ def report(options: Report) -> None:
                 reports.append(report_run(run, progress=stage, **common))
         if figure is None:
             page = "diagnosis.html" if single and measured else "report.html"
-            target = options.out or (runs[0].path / page if single else Path(page))
+            target = options.out or (runs[0].output_folder / page if single else Path(page))
             path, reasons = write(target, reports), measured is not None
             print_reports(reports, path, options.as_json, reasons=reasons)
             return

@@ -42,6 +42,7 @@ from undamped.lab.training.fit import AUTO
 from undamped.lab.training.options import BUDGETS
 from undamped.lab.training.origins import with_words
 from undamped.lab.training.portfolio.attempt import in_short
+from undamped.lab.training.zoo_runs import copy_run, find
 
 DEFAULT_TASK, DEFAULT_MODEL = "flags", "latch"
 DEFAULT_BASELINES: tuple[str, ...] = ("lstm", "gru", "window", "bank")
@@ -62,8 +63,11 @@ def train(options: Train) -> None:
             )
         resume(Resume(options.interrupted, options.as_json))
         return
-    with _live_page(options.watch) as started:
-        run, baselines = _train(options, started)
+    if options.from_zoo:
+        run, baselines = _copy_from_zoo(options), []
+    else:
+        with _live_page(options.watch) as started:
+            run, baselines = _train(options, started)
     if is_secondary_rank():
         return
     _report(run, baselines, options.as_json)
@@ -153,6 +157,23 @@ def _train(request: Train, started: Callable[[Run], None]) -> tuple[Run, list[Ru
         train_options = {**first.get("train", {}), **train_options}
     run = fit(model, task, model_options=options, train=train_options, **common)
     return run, _train_baselines(run, baselines, options, without_budget, common)
+
+
+def _copy_from_zoo(request: Train) -> Run:
+    """Copy the entry of the zoo that has the task, the model and all settings of a command."""
+    if request.watch or request.baseline is not None:
+        raise OptionError("--from-zoo trains nothing. Remove --watch and --baseline.")
+    settings = read_settings(request.words or [], request.config)
+    if len(settings.names) != 2:
+        raise OptionError("--from-zoo needs a task and a model; 'undamped zoo' lists the entries.")
+    task, model = settings.names
+    requested = {
+        "seed": settings.seed,
+        **{f"task.{key}": value for key, value in settings.task_options(task).items()},
+        **{f"model.{key}": value for key, value in settings.model_options(model).items()},
+        **{f"train.{key}": value for key, value in settings.train_options().items()},
+    }
+    return copy_run(find(task, model, requested), request.out or Path("runs"))
 
 
 def _train_baselines(
