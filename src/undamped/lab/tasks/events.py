@@ -68,7 +68,7 @@ class LongTests(GeneratedTask):
     def __init__(self, **options: Unpack[LengthOptions]) -> None:
         complete: Any = options  # `checked` fills in the defaults
         super().__init__(complete["seed"])
-        self.held_out = {"valid": 192, "test": complete["sequences"]}
+        self.held_out = {"valid": 192, "test": complete["sequences"]}  # pyright: ignore
         self.length: int = complete["length"]
         self.shortest: int = complete["shortest"]
         if self.shortest > self.length:

@@ -70,7 +70,7 @@ def _export_c(options: Export, run: Run) -> None:
     scores = check_int8(run, options.lose) if options.int8 else None
     result = export_c(
         subject,
-        options.out or run.path / "c",
+        options.out or run.output_folder / "c",
         options.name or run.path.resolve().name,
         libm=options.libm == "math",
         int8=options.int8,
