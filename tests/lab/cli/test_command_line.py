@@ -97,12 +97,14 @@ def test_scores_are_printed_before_the_page_is_made(tmp_path, monkeypatch):
     words = ["train", "adding", "gru", *TINY, "--out", str(tmp_path)]
     done = CliRunner().invoke(cli.app, words)
     assert done.exit_code == 0
-    assert "Writing the page (Ctrl-C skips it): gradient flow" in done.stderr
+    lines = [line for line in done.stderr.splitlines() if "page" in line]
+    assert lines[0] == "Writing the page (Ctrl-C skips it)" and len(lines) < 6, "no short stages"
     assert done.stdout.index("chance level") < done.stdout.index("Page: ")
 
-    def stopped(run, other=None):
+    def stopped(runs, seconds=None):
         raise KeyboardInterrupt
 
+    assert CliRunner().invoke(cli.app, [*words, "--page", "short"]).exit_code == 2
     monkeypatch.setattr("undamped.lab.cli.verbs.report.write_page", stopped)
     done = CliRunner().invoke(cli.app, words)
     assert done.exit_code == 0 and "chance level" in done.stdout
@@ -198,6 +200,7 @@ BAD = {
     "resume elsewhere": (["train", "--resume", "x", "--out", "y"], "cannot be combined"),
     "resume and watch": (["train", "--resume", "x", "--watch"], "cannot be combined"),
     "resume without a page": (["train", "--resume", "x", "--no-page"], "cannot be combined"),
+    "a page and no page": (["train", "--page", "full", "--no-page"], "contradict"),
     "a model twice": (["compare", "copy", "lstm", "gru", "lstm"], "'lstm' is listed twice"),
     "bad picture of runs": (["report", "x", "--figure", "x.foo"], ".png or .svg"),
     "a folder for a page": (["diagnose", "lstm", "--out", "."], "is a folder"),

@@ -153,7 +153,8 @@ class Diagnose(NamedTuple):
         Path | None,
         typer.Option(
             help="The page; by default report.html in the run folder, diagnosis.html there with "
-            "--instrument, and ./diagnosis.html for a model without a run."
+            "--instrument or if report.html shows more, and ./diagnosis.html for a model without "
+            "a run."
         ),
     ] = None
     steps: Annotated[int, typer.Option(min=10, help="Length of the input if there is no task.")] = (
@@ -176,7 +177,8 @@ class Report(NamedTuple):
         Path | None,
         typer.Option(
             help="The page; by default report.html in the folder of a single run "
-            "(diagnosis.html with --instrument), and ./report.html for several."
+            "(diagnosis.html with --instrument, or if report.html shows more), and ./report.html "
+            "for several."
         ),
     ] = None
     figure: Annotated[

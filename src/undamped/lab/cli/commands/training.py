@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
 from undamped.lab.cli.commands import AsJson, Config, RunFolder, command
+
+
+class Page(StrEnum):
+    """How much of the page of a run is measured after training."""
+
+    quick, full, none = "quick", "full", "none"
 
 
 @command("train")
@@ -42,8 +49,13 @@ class Train(NamedTuple):
         bool, typer.Option("--watch", help="Serve a live page on localhost during training.")
     ] = False
     page: Annotated[
-        bool, typer.Option(help="Write report.html to the run folder after training.")
-    ] = True
+        Page,
+        typer.Option(
+            help="report.html in the run folder, after the scores: quick is limited to 15 s or a "
+            "third of the training, whichever is longer; full has all measurements."
+        ),
+    ] = Page.quick
+    no_page: Annotated[bool, typer.Option("--no-page", help="The same as --page none.")] = False
     as_json: AsJson = False
 
 
