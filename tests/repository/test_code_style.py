@@ -38,6 +38,7 @@ MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 105_000, 54_000, 780
 FEATURES = {
     "memory benchmark": (0, 1_100, 4),
     "time limit of pages": (5, 210, 0),
+    "overview of entries and runs": (0, 320, 1),
 }
 MAX_LIBRARY_LINES += sum(library for library, _, _ in FEATURES.values())
 MAX_LINES += sum(library + lab for library, lab, _ in FEATURES.values())

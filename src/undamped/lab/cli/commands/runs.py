@@ -7,12 +7,12 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from undamped.lab.cli.commands import AsJson, RunFolder, command
+from undamped.lab.cli.commands import AsJson, RunFolder, command, complete_name
 
 Instruments = Annotated[
     list[str] | None,
     typer.Option(
-        help="Run only this instrument; can be repeated. 'undamped list' shows all of them."
+        help="Run only this instrument; can be repeated. 'undamped list instruments' shows all."
     ),
 ]
 
@@ -134,7 +134,7 @@ class Animate(NamedTuple):
     as_json: AsJson = False
 
 
-@command("diagnose")
+@command("diagnose", seeded=True)
 class Diagnose(NamedTuple):
     """Measure how far gradients and memory reach, check promises, and suggest changes.
 
@@ -145,6 +145,7 @@ class Diagnose(NamedTuple):
         list[str],
         typer.Argument(
             metavar="RUN | [TASK] MODEL [KEY=VALUE]...",
+            autocompletion=complete_name,
             help="A run folder, or a model with random weights by its name, with settings such as "
             "task.delay=500 model.hidden_size=64.",
         ),
@@ -190,4 +191,35 @@ class Report(NamedTuple):
     ] = None
     instrument: Instruments = None
     memory: Annotated[bool, typer.Option(help="Measure peak memory too.")] = False
+    as_json: AsJson = False
+
+
+@command("runs")
+class Runs(NamedTuple):
+    """List the runs below a folder, with their scores.
+
+    Example: `undamped runs`
+    """
+
+    folder: Annotated[Path, typer.Argument(help="The folder.")] = Path("runs")
+    as_json: AsJson = False
+
+
+@command("open", "runs.open_page")
+class Open(NamedTuple):
+    """Open the page of a run in a browser, and print its path.
+
+    Example: `undamped open runs/copy-unicornn-1`
+    """
+
+    run: RunFolder
+
+
+@command("env", "runs.env")
+class Env(NamedTuple):
+    """Print the versions and the machine, for a bug report.
+
+    Example: `undamped env`
+    """
+
     as_json: AsJson = False

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from undamped.lab.cli.commands import AsJson, Config, RunFolder, command
+from undamped.lab.cli.commands import AsJson, Config, RunFolder, command, complete_name
 
 
 class Page(StrEnum):
@@ -17,7 +17,7 @@ class Page(StrEnum):
     quick, full, none = "quick", "full", "none"
 
 
-@command("train")
+@command("train", seeded=True)
 class Train(NamedTuple):
     """Train a model on a task.
 
@@ -28,6 +28,7 @@ class Train(NamedTuple):
         list[str] | None,
         typer.Argument(
             metavar="[TASK] [MODEL] [KEY=VALUE]...",
+            autocompletion=complete_name,
             help="A task or a file of recordings, a model, and settings such as task.delay=200 "
             "model.hidden_size=128 train.steps=2000 seed=3; for a file also target=COLUMN. For a "
             "file without a model, or with the model 'auto', several models are trained for "
@@ -59,7 +60,7 @@ class Train(NamedTuple):
     as_json: AsJson = False
 
 
-@command("compare")
+@command("compare", seeded=True)
 class Compare(NamedTuple):
     """Train several models on one task and compare them.
 
@@ -72,6 +73,7 @@ class Compare(NamedTuple):
         list[str],
         typer.Argument(
             metavar="TASK MODEL... [KEY=VALUE]...",
+            autocompletion=complete_name,
             help="A task or a file of recordings, one or more models, and settings; model.KEY "
             "is for all models, unicornn.KEY for one.",
         ),
@@ -101,7 +103,7 @@ class Compare(NamedTuple):
     as_json: AsJson = False
 
 
-@command("backtest")
+@command("backtest", seeded=True)
 class Backtest(NamedTuple):
     """Evaluate forecasts from many origins in the past, each without later data.
 
@@ -133,7 +135,7 @@ class Backtest(NamedTuple):
     as_json: AsJson = False
 
 
-@command("sweep")
+@command("sweep", seeded=True)
 class Sweep(NamedTuple):
     """Search for good hyperparameters; several processes can share one search.
 
@@ -145,6 +147,7 @@ class Sweep(NamedTuple):
         list[str] | None,
         typer.Argument(
             metavar="TASK MODEL [KEY=VALUE]... | show FOLDER",
+            autocompletion=complete_name,
             help="A task or a file of recordings, a model, and settings. A range "
             "(model.dt=0.01..0.5:log, model.hidden_size=16..128:16) or a list of choices "
             "(train.optimizer=adam,rmsprop) is searched. Or 'show' and the folder of a sweep.",

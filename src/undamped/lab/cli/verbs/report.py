@@ -62,7 +62,7 @@ def _draw_results(reports: list[ModelReport], measured: list[str], figure: Path)
     if not results:
         raise InapplicableError(
             f"The instrument '{name}' does not apply to these runs: {reports[0].left_out[name]}. "
-            "'undamped list' shows all instruments."
+            "'undamped list instruments' shows all."
         )
     draw(results, figure)
 
