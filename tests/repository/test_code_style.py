@@ -36,9 +36,9 @@ LARGE_FUNCTIONS: dict[str, str] = {}
 MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 105_000, 54_000, 780
 # Lines of the library, lines of the lab and files of features since then.
 FEATURES = {
-    "memory benchmark": (0, 1_100, 4),
+    "memory benchmark, with the network latch": (80, 1_200, 4),
     "time limit of pages": (5, 210, 0),
-    "overview of entries and runs": (0, 320, 1),
+    "overview of entries and runs": (0, 330, 1),
 }
 MAX_LIBRARY_LINES += sum(library for library, _, _ in FEATURES.values())
 MAX_LINES += sum(library + lab for library, lab, _ in FEATURES.values())

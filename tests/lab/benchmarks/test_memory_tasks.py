@@ -34,6 +34,7 @@ def test_scores_are_files_that_are_not_computed_again(tmp_path):
     again = run(models=("latch", "window-64"), trained=(128, 1024), out=tmp_path, **SMALL)
     assert "100.0" in again.markdown() and "100.0" not in report.markdown()
     assert (tmp_path / "memory-benchmark.png").stat().st_size > 5000
+    assert (tmp_path / "memory-tasks.png").stat().st_size > 3000
     paper = (tmp_path / "paper.md").read_text()
     assert paper.startswith("---") and "| flags |" in paper and "{{" not in paper
 

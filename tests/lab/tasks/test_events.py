@@ -2,11 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import undamped
 from undamped._base.errors import OptionError
+from undamped.lab.baselines import linear_memory
 from undamped.lab.tasks import build
 
 EVENTS = [
@@ -17,6 +19,8 @@ EVENTS = [
     "flags",
     "cups",
     "event-at-position",
+    "next-event",
+    "first-is-last",
     "last-value",
     "prefix-depth",
 ]
@@ -59,9 +63,12 @@ def test_the_second_half_does_not_know_the_answer(name):
 def test_chance_is_the_commonest_answer(name):
     task = build(name)
     batch = task.test_tasks()["256 steps"].batch("test", 0, 384)
-    frequencies = torch.bincount(batch.targets, minlength=task.output_size) / 384
-    assert abs(frequencies.max() - task.chance.metric) < 0.1
-    assert task.frequencies().sum() == pytest.approx(1)
+    queries = (
+        batch.inputs[-1, :, task.symbols + 1 :].argmax(-1) if task.queries else torch.zeros(384)
+    )
+    best = sum(torch.bincount(batch.targets[queries == q]).max() for q in queries.unique()) / 384
+    assert abs(best - task.chance.metric) < 0.1
+    assert task.frequencies().sum(1).tolist() == pytest.approx([1] * max(1, task.queries))
 
 
 def test_chance_of_unequal_answers():
@@ -72,7 +79,9 @@ def test_chance_of_unequal_answers():
     task, random = build("last-value"), torch.Generator().manual_seed(0)
     orders = torch.rand(9, 30_000, generator=random).argsort(0)
     values = task.answers_of(orders, torch.zeros(30_000, dtype=torch.long))
-    assert (torch.bincount(values) / 30_000 - task.frequencies()).abs().max() < 0.015
+    assert (torch.bincount(values) / 30_000 - task.frequencies()[0]).abs().max() < 0.015
+    # The symbol after another one is not that one: a third, not a quarter.
+    assert build("next-event").chance.metric == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("name", ["last-value", "last-digit"])
@@ -90,6 +99,10 @@ def test_answers_of_known_orders():
     }
     assert list(answers.values()) == [2, 0, 1, 1]
     assert build("event-at-position").answers_of(events, torch.tensor([1])).item() == 3
+    following = [build("next-event").answers_of(events, torch.tensor([q])).item() for q in range(4)]
+    assert following == [3, 2, 0, 1]
+    same = torch.tensor([[0, 0, 1], [1, 0, 0], [0, 0, 0], [0, 1, 0]])
+    assert build("first-is-last").answers_of(same, none).tolist() == [1, 0, 0]
     flags = torch.tensor([[1], [0], [2], [3], [5], [4]])  # set 0, reset 1, set 2
     assert build("flags").answers_of(flags, none).item() == 0b101
     swaps = torch.tensor([[0], [1], [2], [0], [1], [2]])  # cups 1→2→3→1→2→3→1
@@ -130,3 +143,39 @@ def test_last_digits_are_in_the_first_half_of_tests():
     assert batch.inputs[:200].abs().amax((0, 2)).min() > 0.5
     again = task.test_tasks()["400 steps"].batch("test", 1, 25)
     assert torch.equal(batch.inputs[:, 25:], again.inputs)
+
+
+@pytest.mark.parametrize("name", ["linear-memory", "transformer", "window"])
+def test_padding_and_bytes_do_not_change_the_answers_of_baselines(name):
+    shape = undamped.models.TaskShape(3, 2)
+    model = undamped.build(name, shape=shape)
+    x, lengths = torch.randint(0, 256, (50, 4, 3)), torch.tensor([50, 20, 50, 7])
+    answers = model(x / 255, lengths=lengths)
+    x[20:, 1], x[7:, 3] = 9, 200
+    assert torch.allclose(model(x.to(torch.uint8), lengths=lengths), answers, atol=1e-6)
+    assert torch.allclose(model(x[:7, 3:] / 255), answers[3:], atol=1e-5)
+
+
+def test_linear_memories_are_what_they_are_called():
+    """NumPy's Legendre polynomials, and oscillators that are exponentials of the age."""
+    functions = linear_memory.basis_functions("legendre", 8, 100).numpy()
+    times = (2 * np.arange(100) + 1) / 100 - 1
+    expected = np.polynomial.legendre.legvander(times, 7).T
+    assert np.allclose(functions, expected / np.linalg.norm(expected, axis=1, keepdims=True))
+    waves = linear_memory.basis_functions("oscillators", 6, 2000)
+    assert torch.allclose(waves.norm(dim=1), torch.ones(6, dtype=torch.float64))
+    # Each solves y'' = 2 a y' − b y for some a and b: three steps determine the fourth.
+    for wave in waves:
+        past = torch.stack((wave[:-2], wave[1:-1]), 1)
+        step = torch.linalg.lstsq(past, wave[2:].unsqueeze(1)).solution
+        assert torch.allclose(past @ step, wave[2:].unsqueeze(1), atol=1e-6)
+
+
+def test_a_transformer_is_causal_and_checks_its_heads():
+    shape = undamped.models.TaskShape(3, 2, readout="every")
+    model, x = undamped.build("transformer", shape=shape), torch.randn(30, 4, 3)
+    answers = model(x)
+    x[20:] = 0
+    assert torch.allclose(model(x)[:20], answers[:20], atol=1e-6)
+    with pytest.raises(OptionError, match="multiple of heads"):
+        undamped.build("transformer", shape=shape, hidden_size=10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, Literal
 
 import torch
@@ -12,8 +13,34 @@ from torch.nn import functional as F
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.lab.baselines.window import check_readout
+from undamped.lab.baselines.window import as_vectors, check_readout
 from undamped.models.task_model import TaskModel
+
+
+@lru_cache(maxsize=8)
+def basis_functions(basis: str, order: int, length: int) -> Tensor:
+    """Return functions with a norm of one at the steps of a sequence, (order, length).
+
+    Args:
+        basis: "legendre" or "oscillators".
+        order: Number of functions.
+        length: Number of steps of the sequence.
+    """
+    if basis == "legendre":
+        times = (2 * torch.arange(length, dtype=torch.float64) + 1) / length - 1
+        rows = [torch.ones_like(times), times]
+        for k in range(1, order - 1):  # Bonnet's recursion
+            rows.append(((2 * k + 1) * times * rows[k] - k * rows[k - 1]) / (k + 1))
+        functions = torch.stack(rows[:order])
+    else:
+        # Periods from 2 to 20,000 steps and time constants from 1 to 10,000 steps, both evenly in
+        # logarithms.
+        random = torch.Generator().manual_seed(0)
+        scales = 10.0 ** (-4 * torch.rand(2, order, 1, generator=random).double())
+        ages = torch.arange(length - 1, -1, -1, dtype=torch.float64)
+        phases = torch.tensor((0.0, math.pi / 2)).repeat(order)[:order].unsqueeze(1)
+        functions = torch.cos(math.pi * scales[0] * ages + phases) * torch.exp(-scales[1] * ages)
+    return F.normalize(functions, dim=1)
 
 
 @models.register("linear-memory")
@@ -53,7 +80,7 @@ class LinearMemory(TaskModel):
     """
 
     sequential = True
-    input_kinds = frozenset({"vectors"})
+    input_kinds = frozenset({"vectors", "pixels"})
 
     def __init__(
         self,
@@ -72,34 +99,11 @@ class LinearMemory(TaskModel):
             nn.Linear(hidden_size, shape.output_size),
         )
 
-    def functions(self, length: int) -> Tensor:
-        """Return the basis functions at the steps of a sequence, (order, length).
-
-        Args:
-            length: Number of steps of the sequence.
-        """
-        if self.basis == "legendre":
-            times = (2 * torch.arange(length, dtype=torch.float64) + 1) / length - 1
-            rows = [torch.ones_like(times), times]
-            for k in range(1, self.order - 1):  # Bonnet's recursion
-                rows.append(((2 * k + 1) * times * rows[k] - k * rows[k - 1]) / (k + 1))
-            functions = torch.stack(rows[: self.order])
-        else:
-            # Periods from 2 to 20,000 steps and time constants from 1 to 10,000 steps, both
-            # evenly in logarithms.
-            random = torch.Generator().manual_seed(0)
-            scales = 10.0 ** (-4 * torch.rand(2, self.order, 1, generator=random).double())
-            ages = torch.arange(length - 1, -1, -1, dtype=torch.float64)
-            phases = torch.tensor((0.0, math.pi / 2)).repeat(self.order)[: self.order]
-            functions = torch.cos(math.pi * scales[0] * ages + phases.unsqueeze(1))
-            functions = functions * torch.exp(-scales[1] * ages)
-        return F.normalize(functions, dim=1).to(next(self.parameters()))
-
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
         """Return the answers from the memory at the end of every sequence."""
-        x, lengths = batch.inputs, batch.lengths
+        x, lengths = as_vectors(batch.inputs), batch.lengths
         ends = [len(x)] * x.shape[1] if lengths is None else lengths.tolist()
-        bases = {length: self.functions(length) for length in set(ends)}
+        bases = {n: basis_functions(self.basis, self.order, n).to(x) for n in set(ends)}
         if len(bases) == 1:
             memory = torch.einsum("kt,tbc->bkc", bases[ends[0]], x[: ends[0]])
         else:

@@ -12,6 +12,7 @@ from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
+from undamped.lab.baselines.window import as_vectors
 from undamped.models.task_model import TaskModel
 
 
@@ -72,7 +73,7 @@ class Transformer(TaskModel):
     """
 
     sequential = True
-    input_kinds = frozenset({"vectors"})
+    input_kinds = frozenset({"vectors", "pixels"})
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class Transformer(TaskModel):
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
         """Return the answers at every step, or after the last one of every sequence."""
-        x = self.blocks(self.embedding(batch.inputs.transpose(0, 1))).transpose(0, 1)
+        x = self.blocks(self.embedding(as_vectors(batch.inputs).transpose(0, 1))).transpose(0, 1)
         if self.every_step:
             return self.readout(x), None
         if batch.lengths is None:

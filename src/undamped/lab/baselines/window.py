@@ -23,6 +23,11 @@ def check_readout(name: str, shape: TaskShape) -> None:
         )
 
 
+def as_vectors(inputs: Tensor) -> Tensor:
+    """Return inputs as floating-point numbers; the bytes of pixels are scaled to 0 … 1."""
+    return inputs / 255 if inputs.dtype == torch.uint8 else inputs
+
+
 @models.register("window")
 class WindowPerceptron(TaskModel):
     """A perceptron that reads the last steps of a sequence and nothing else.
@@ -54,7 +59,7 @@ class WindowPerceptron(TaskModel):
     """
 
     sequential = True
-    input_kinds = frozenset({"vectors"})
+    input_kinds = frozenset({"vectors", "pixels"})
 
     def __init__(
         self, shape: TaskShape, *, window: PositiveInt = 64, hidden_size: PositiveInt = 128
@@ -70,7 +75,7 @@ class WindowPerceptron(TaskModel):
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
         """Return the answers to the last steps of every sequence."""
-        x, lengths = batch.inputs, batch.lengths
+        x, lengths = as_vectors(batch.inputs), batch.lengths
         size = x.shape[1]
         ends = torch.full((size,), len(x)) if lengths is None else lengths
         offsets = torch.arange(-self.window, 0, device=x.device).unsqueeze(1)

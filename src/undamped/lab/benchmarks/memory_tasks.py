@@ -407,7 +407,10 @@ def summarise(scores: Sequence[Score]) -> Report:
     return Report(
         list(scores),
         tables,
-        {"memory-benchmark": lambda: heat_map(summary)} if summary.columns else {},
+        {
+            **({"memory-benchmark": lambda: heat_map(summary)} if summary.columns else {}),
+            "memory-tasks": lambda: draw_tasks(summary.tasks),
+        },
     )
 
 
@@ -549,6 +552,32 @@ def _square(column: int, row: int, fraction: float, above: bool, missing: bool) 
     return Rectangle(
         (column - 0.5, row - 0.5), 1, 1, facecolor=colour, edgecolor="lightgrey", hatch=hatch
     )
+
+
+def draw_tasks(tasks: Sequence[str] = TASKS, steps: int = 64) -> Any:
+    """Return a figure with one short sequence of every task, its marks and its answer.
+
+    Args:
+        tasks: Names of tasks.
+        steps: Length of the sequences.
+    """
+    figure, axes = panels(11, 1.05 * -(-len(tasks) // 2) + 0.4, columns=2, rows=-(-len(tasks) // 2))
+    for each, name in itertools.zip_longest(axes, tasks):
+        if name is None:
+            each.axis("off")
+            continue
+        task = task_registry[name](test_lengths=(steps,), sequences=1)
+        batch = task.test_tasks()[f"{steps} steps"].batch("test", 0, 1)
+        values = batch.inputs[:, 0].T.numpy()
+        each.imshow(values, aspect="auto", cmap="Greys", interpolation="nearest")
+        if hasattr(task, "symbols"):
+            marks = values[task.symbols].nonzero()[0]
+            each.plot(marks, values[: task.symbols, marks].argmax(0), "o", ms=4, color="tab:red")
+        each.axvline(steps / 2 - 0.5, color="tab:blue", lw=0.8)
+        each.set_yticks([])
+        each.tick_params(labelsize=6)
+        each.set_title(f"{name}: answer {int(batch.targets[0])}", fontsize=8, loc="left", pad=2)
+    return figure
 
 
 def paper(report: Report) -> str:

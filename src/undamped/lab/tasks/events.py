@@ -126,21 +126,23 @@ class EventTask(LongTests):
 
     @property
     def chance(self) -> Chance:
-        """The commonest answer; its loss is the entropy of the answers."""
+        """The commonest answer to every query; its loss is the entropy of the answers."""
         frequencies = self.frequencies()
-        entropy = -(frequencies * frequencies.log()).sum().item()
-        return Chance(entropy, frequencies.max().item(), "always the commonest answer")
+        entropy = torch.special.entr(frequencies).sum(1).mean().item()
+        rule = "always the commonest answer" + (" to the query" if self.queries else "")
+        return Chance(entropy, frequencies.amax(1).mean().item(), rule)
 
     def frequencies(self) -> Tensor:
-        """Return the probability of every answer, over all orders of the events."""
+        """Return the probability of every answer to every query, over all orders of the events."""
         orders = torch.tensor(list(permutations(range(len(self.multiset))))).T
-        per_query = [
-            self.answers_of(self.multiset[orders], torch.full((orders.shape[1],), query))
+        counts = [
+            torch.bincount(
+                self.answers_of(self.multiset[orders], torch.full((orders.shape[1],), query)),
+                minlength=self.output_size,
+            )
             for query in range(max(1, self.queries))
         ]
-        return torch.bincount(torch.cat(per_query), minlength=self.output_size) / sum(
-            map(len, per_query)
-        )
+        return torch.stack(counts) / orders.shape[1]
 
     def draw_steps(self, split: Split, size: int, steps: int, generator: torch.Generator) -> Batch:
         """Draw sequences with the events in the first half."""
@@ -343,7 +345,7 @@ class LastValue(EventTask):
 
     def frequencies(self) -> Tensor:
         """Return one third for every value, which are exchangeable; there are 9! orders."""
-        return torch.full((3,), 1 / 3)
+        return torch.full((3, 3), 1 / 3)
 
     def answers_of(self, events: Tensor, query: Tensor) -> Tensor:
         """Return the value of the last event whose key is the query; a symbol is 3 key + value."""

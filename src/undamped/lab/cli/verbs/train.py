@@ -47,8 +47,8 @@ from undamped.lab.training.portfolio.attempt import in_short
 DEFAULT_TASK, DEFAULT_MODEL = "flags", "latch"
 DEFAULT_BASELINES: tuple[str, ...] = ("lstm", "gru", "window", "bank")
 DEFAULT_OPTIONS: dict[str, dict[str, Any]] = {
-    "task": {"test_lengths": (256, 2048, 16384), "sequences": 200},
-    "train": {"steps": 1500, "goal": 1.0},
+    "task": {"length": 96, "test_lengths": (256, 2048, 16384), "sequences": 200},
+    "train": {"steps": 1000},
 }
 """The settings of `undamped train` without a task, which takes about a minute."""
 
