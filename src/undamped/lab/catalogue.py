@@ -91,17 +91,14 @@ def describe_entry(name: str, names: Registry[Any]) -> dict[str, Any]:
 
 def _purposes(model: Any) -> list[str]:
     """Return what a model is made for."""
-    from undamped.lab.baselines.closed_form import NaiveBaseline
-    from undamped.lab.baselines.forecast_model import ForecastModel
-    from undamped.models.task_model import StreamingModel
-
-    base = model if isinstance(model, type) else object
+    # By name, since the catalogue imports no models.
+    bases = {base.__name__ for base in getattr(model, "__mro__", ())}
     physics = model.__module__.startswith("undamped.models.physics.")
     irregular = model.__module__.startswith("undamped.models.irregular.")
-    irregular |= "times" in getattr(model, "uses", ()) and not issubclass(base, NaiveBaseline)
+    irregular |= "times" in getattr(model, "uses", ()) and "NaiveBaseline" not in bases
     purposes = {
-        "forecast": issubclass(base, ForecastModel),
-        "streaming": hasattr(model, "cell_class") or issubclass(base, StreamingModel),
+        "forecast": "ForecastModel" in bases,
+        "streaming": hasattr(model, "cell_class") or "StreamingModel" in bases,
         "irregular": irregular and not physics,
         "physics": physics,
     }

@@ -336,7 +336,7 @@ def test_main_prints_the_sentence_and_exits_with_2(monkeypatch, capsys):
     ],
 )
 def test_too_little_memory_is_one_sentence(error, monkeypatch, capsys):
-    def fail():
+    def fail(*_):
         raise error
 
     monkeypatch.setattr(cli, "app", fail)
@@ -348,7 +348,7 @@ def test_too_little_memory_is_one_sentence(error, monkeypatch, capsys):
 
 
 def test_other_runtime_errors_are_not_called_a_lack_of_memory(monkeypatch):
-    def fail():
+    def fail(*_):
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(cli, "app", fail)

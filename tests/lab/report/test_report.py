@@ -21,7 +21,7 @@ from torch import nn
 import undamped
 from undamped._base.errors import OptionError, RunError, UndampedError
 from undamped._base.options import options_of
-from undamped._base.registry import models
+from undamped._base.registry import instruments, models
 from undamped.analysis.gradient_flow import summarise
 from undamped.lab import report
 from undamped.lab.cli.progress import stages
@@ -526,10 +526,22 @@ def test_training_writes_its_page_and_serves_a_live_one(tmp_path, monkeypatch):
     assert not (tmp_path / "runs" / "copy-lstm-2" / "report.html").exists()
 
 
-def test_measurements_end_with_their_time():
+@pytest.fixture
+def make_slow(monkeypatch):
+    """Instruments take a minute from the call of this function on."""
+
+    def replace_measurements():
+        for name in ("gradient_flow", "cost"):
+            monkeypatch.setattr(instruments[name], "measure", lambda probe: time.sleep(60))
+
+    return replace_measurements
+
+
+def test_measurements_end_with_their_time(make_slow):
     probe = probe_of(undamped.nn.GRU(2, 4), torch.randn(20, 3, 2))
+    full = examine(probe, seconds=600)
+    make_slow()
     late = examine(probe, seconds=0)
-    full = examine(probe, seconds=60)
     assert not full.pending and "gradient_flow" in full.results
     # Instruments that do not apply are known without a measurement.
     assert set(late.pending) | set(late.results) == set(full.results)
@@ -561,12 +573,13 @@ def test_a_time_limit_ends_a_loop_and_leaves_no_alarm():
     assert finished == ["in time"]
 
 
-def test_a_page_names_what_was_not_measured(run):
+def test_a_page_names_what_was_not_measured(run, make_slow):
+    complete = write_page([run], math.inf).read_text(encoding="utf-8")
+    assert "not measured yet" not in complete
+    make_slow()
     page = write_page([run, run], 0.0).read_text(encoding="utf-8")
     assert page.count("not measured yet: ") == 2
     assert f"<code>undamped diagnose {run.path}</code>" in page
-    complete = write_page([run], math.inf).read_text(encoding="utf-8")
-    assert "not measured yet" not in complete
 
 
 def test_a_page_does_not_replace_one_that_has_more(run):
