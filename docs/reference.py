@@ -7,6 +7,7 @@ the cells) has a page of its own among the models, and a link here.
 import importlib
 import inspect
 import pkgutil
+from functools import cache
 from typing import Any
 
 import undamped
@@ -20,6 +21,8 @@ HIDDEN = {
     "undamped.lab.papers",
 }
 """Internals, and programs, which are described by their help."""
+COLLECTIONS = ("undamped", "undamped.extend")
+"""Packages that repeat names of others."""
 MORE = {
     "undamped.lab.data": (
         "undamped.lab.data.recordings.read.read_recordings",
@@ -70,8 +73,31 @@ def entry(package: str, name: str) -> str:
         return f"### {name}\n\n{first_line(member)}\n"
     if not (inspect.isclass(member) or inspect.isroutine(member)):
         return f"### {name}\n\n{value(member)}\n"
+    path = full_name(package, name)
+    owner = owners()[path]
+    if owner != package:
+        return f"### {name}\n\n{first_line(member)} See [{owner}]({owner}.md#{path}).\n"
+    return f"::: {path}\n"
+
+
+def full_name(package: str, name: str) -> str:
+    """Return the module and the name of a class or function, where it is defined."""
+    member = getattr(importlib.import_module(package), name)
     home = getattr(inspect.unwrap(member), "__module__", package)
-    return f"::: {home}.{member.__qualname__}\n"
+    return f"{home}.{getattr(member, '__qualname__', name)}"
+
+
+@cache
+def owners() -> dict[str, str]:
+    """Return the package whose page has the entry of a class or function; others link to it."""
+    found: dict[str, str] = {}
+    collections = [package for package in packages() if package in COLLECTIONS]
+    for package in [*(p for p in packages() if p not in COLLECTIONS), *collections]:
+        for name in public_names(package):
+            found.setdefault(full_name(package, name), package)
+        for path in MORE.get(package, ()):
+            found.setdefault(path, package)
+    return found
 
 
 def value(member: Any) -> str:

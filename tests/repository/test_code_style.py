@@ -43,6 +43,8 @@ FEATURES = {
     "first gradient": (0, 140, 1),
     "C for microcontrollers (lab/export/c, bank_model.py), cost, devices": (0, 3_960, 16),
     "zoo": (1, 420, 3),
+    "time limit of pages": (5, 210, 0),
+    "overview of entries and runs": (0, 330, 1),
 }
 MAX_LIBRARY_LINES += sum(library for library, _, _ in FEATURES.values())
 MAX_LINES += sum(library + lab for library, lab, _ in FEATURES.values())

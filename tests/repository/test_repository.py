@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,16 @@ def test_readme_first_command(tmp_path):
 def test_ci_runs_the_readme_command():
     text = (ROOT / ".ci" / "run").read_text()
     assert "README.md" in text and "mkdocs build --strict" in text
+    assert "--quiet" not in text, "it hides warnings from --strict"
+
+
+def test_documents_and_workflows_build_the_site_in_the_same_way():
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    workflow = (ROOT / ".github" / "workflows" / "docs.yml").read_text()
+    for words in ("pip install -c constraints.txt '.[docs]'", "mkdocs build --strict"):
+        assert words in guide and words in workflow
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "undamped[all]" in extras["optional-dependencies"]["docs"]
 
 
 def test_every_public_function_is_documented():

@@ -39,6 +39,7 @@ class Cost(Result):
 
     question = "How many parameters, flops, seconds and bytes does a pass need?"
     page_order = 90
+    slow = True
     columns = ("parameters", "flops per step", "forward and backward", "peak memory")
     figure_layout = Layout(
         "Time over length",

@@ -63,6 +63,7 @@ class Retention(Result):
 
     question = "How well can the answer be read from the state, step by step?"
     page_order = 10
+    slow = True
 
     @classmethod
     def measure(cls, probe: Probe) -> Retention:

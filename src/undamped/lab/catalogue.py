@@ -74,6 +74,7 @@ def describe_entry(name: str, names: Registry[Any]) -> dict[str, Any]:
         "summary": text.pop(""),
         **({"question": entry.question} if hasattr(entry, "question") else {}),
         **({"inputs": entry.input_kind} if is_task else {}),
+        **({"for": _purposes(entry)} if names is registry.models else {}),
         **{heading.lower(): body for heading, body in text.items() if heading != "Args"},
         "promises": [{"kind": p.kind.value, "claim": p.claim} for p in promises],
         "options": [
@@ -86,6 +87,22 @@ def describe_entry(name: str, names: Registry[Any]) -> dict[str, Any]:
             for option in settings_of(entry).values()
         ],
     }
+
+
+def _purposes(model: Any) -> list[str]:
+    """Return what a model is made for."""
+    # By name, since the catalogue imports no models.
+    bases = {base.__name__ for base in getattr(model, "__mro__", ())}
+    physics = model.__module__.startswith("undamped.models.physics.")
+    irregular = model.__module__.startswith("undamped.models.irregular.")
+    irregular |= "times" in getattr(model, "uses", ()) and "NaiveBaseline" not in bases
+    purposes = {
+        "forecast": "ForecastModel" in bases,
+        "streaming": hasattr(model, "cell_class") or "StreamingModel" in bases,
+        "irregular": irregular and not physics,
+        "physics": physics,
+    }
+    return [purpose for purpose, applies in purposes.items() if applies]
 
 
 def settings_of(target: Callable[..., Any]) -> dict[str, Option]:

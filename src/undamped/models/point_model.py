@@ -74,7 +74,7 @@ def refuse_recurrent(network: str) -> None:
     if is_kind(network, Recurrent):
         raise OptionError(
             f"'{network}' is recurrent, and this task has single vectors. Choose another model; "
-            "'undamped list' shows all."
+            "'undamped list models' shows all."
         )
 
 

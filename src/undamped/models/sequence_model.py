@@ -306,7 +306,7 @@ def refuse_points(network: str) -> None:
     if not is_kind(network, Recurrent):
         raise OptionError(
             f"'{network}' reads single vectors, and the input is a sequence. Choose a recurrent "
-            "model; 'undamped list' shows all."
+            "model; 'undamped list models' shows all."
         )
 
 

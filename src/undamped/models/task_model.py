@@ -214,7 +214,7 @@ def refuse_unfit(
     """
     require(name, *model.packages)
     kinds = model.answers if answers is None else answers
-    remedy = "Choose another model or another task; 'undamped list' shows all."
+    remedy = "Choose another model or another task; 'undamped list models' shows all."
     if not _reads(model, shape):
         inputs = " or ".join(sorted(model.input_kinds))
         reason = (

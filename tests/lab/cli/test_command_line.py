@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from undamped._base.errors import UndampedError
 from undamped._base.registry import models, tasks
 from undamped.lab import cli
+from undamped.lab.catalogue import REGISTRIES
+from undamped.lab.cli.verbs.catalogue import FAMILIES, STARTERS, family_of
 
 TINY = ["task.length=6", "model.hidden_size=4", "train.steps=3", "train.batch_size=4"]
 
@@ -56,10 +58,87 @@ def test_progress_in_a_pipe_is_a_line_for_each_validation(tmp_path):
 
 
 def test_list_names_everything():
-    out = ok("list")
+    out = ok("list", "--all")
     for name in [*models, *tasks]:
         assert name in out
     assert set(json.loads(ok("list", "--json"))["models"]) == set(models)
+
+
+def test_list_is_one_screen():
+    lines = ok("list").splitlines()
+    assert len(lines) <= 30 and max(map(len, lines)) <= 80
+    assert any(line.startswith(f"{len(models)} models") for line in lines)
+    for kind, names in STARTERS.items():
+        assert set(names) <= set(REGISTRIES[kind])
+
+
+def test_list_selects_by_kind_words_and_purpose():
+    assert set(json.loads(ok("list", "solver", "--json"))) == {"solvers"}
+    out = json.loads(ok("list", "models", "--for", "forecast", "--json"))["models"]
+    assert set(out) == {"ets", "ridge-lags", "seasonal-naive", "combination"}
+    out = json.loads(ok("list", "--for", "irregular", "--json"))["models"]
+    assert {"ode-rnn", "gru-d", "latent-ode"} <= set(out) and not {"hnn", "lstm"} & set(out)
+    assert {"hnn", "hgn"} <= set(json.loads(ok("list", "--for", "physics", "--json"))["models"])
+    assert "unicornn" in json.loads(ok("list", "--for", "streaming", "--json"))["models"]
+    assert "models: orthogonal and unitary" in ok("list", "models", "ORTHOGONAL")
+    assert "Nothing matches" in ok("list", "models", "nosuchword")
+
+
+def test_every_model_of_the_library_has_a_family():
+    assert {family_of(name) for name in models.index} == set(FAMILIES)
+    assert family_of("of-a-plugin") == "others"
+
+
+def test_runs_are_listed_with_their_scores(trained, tmp_path):
+    [row] = json.loads(ok("runs", str(trained.parent), "--json"))
+    result = json.loads((trained / "run.json").read_text())["result"]
+    assert row["run"] == str(trained) and row["status"] == "finished"
+    assert (row["metric"], row["score"]) == ("mse", result["test"]["mse"])
+    assert "adding" in ok("runs", str(trained.parent))
+    assert "no runs" in ok("runs", str(tmp_path))
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "run.json").write_text("{")
+    assert "damaged" in ok("runs", str(tmp_path))
+    code, _, message = invoke("runs", str(tmp_path / "none"))
+    assert code == 2 and "No such folder" in message
+
+
+def test_open_shows_the_page_of_a_run(tmp_path, monkeypatch):
+    addresses = []
+    monkeypatch.setattr("webbrowser.open", addresses.append)
+    assert invoke("open", str(tmp_path))[0] == 2
+    page = tmp_path / "report.html"
+    page.touch()
+    assert ok("open", str(tmp_path)).strip() == str(page)
+    assert addresses == [page.as_uri()]
+
+
+def test_env_has_versions_and_machine():
+    facts = json.loads(ok("env", "--json"))
+    assert facts["undamped"] and facts["torch"] and facts["cores"] and "python: " in ok("env")
+
+
+def test_help_has_three_forms():
+    texts = {ok("help", "show"), ok("show", "-h"), ok("show", "--help")}
+    assert len(texts) == 1 and "undamped show" in texts.pop()
+    assert invoke("help", "nosuch")[0] == 2
+    assert "fetch" in ok("help", "data")
+
+
+def test_the_seed_is_an_option_as_well(tmp_path):
+    words = ("adding", "gru", *TINY, "--no-page", "--out", str(tmp_path), "--json")
+    assert json.loads(ok("train", *words, "--seed", "3"))["seed"] == 3
+    assert invoke("train", *words, "--seed", "-1")[0] == 2
+
+
+def test_shells_complete_names(monkeypatch):
+    environment = {
+        "_UNDAMPED_COMPLETE": "complete_bash",
+        "COMP_WORDS": "undamped train unico",
+        "COMP_CWORD": "2",
+    }
+    done = CliRunner().invoke(cli.app, [], env=environment, prog_name="undamped")
+    assert done.stdout.split() == ["unicornn"]
 
 
 @pytest.mark.slow
@@ -74,7 +153,9 @@ def test_show_explains_everything(name):
         assert page.get("promise") or not hasattr(models[name], "cell_class")
 
 
-@pytest.mark.parametrize("words", [("list",), ("show", "unicornn"), ("show", "copy", "--json")])
+@pytest.mark.parametrize(
+    "words", [("list",), ("list", "models"), ("show", "unicornn"), ("show", "copy", "--json")]
+)
 def test_list_and_show_do_not_import_torch(words):
     program = (
         "import sys; from undamped.lab.cli import app\n"
@@ -97,12 +178,14 @@ def test_scores_are_printed_before_the_page_is_made(tmp_path, monkeypatch):
     words = ["train", "adding", "gru", *TINY, "--out", str(tmp_path)]
     done = CliRunner().invoke(cli.app, words)
     assert done.exit_code == 0
-    assert "Writing the page (Ctrl-C skips it): gradient flow" in done.stderr
+    lines = [line for line in done.stderr.splitlines() if "page" in line]
+    assert lines[0] == "Writing the page (Ctrl-C skips it)" and len(lines) < 6, "no short stages"
     assert done.stdout.index("chance level") < done.stdout.index("Page: ")
 
-    def stopped(run, other=None):
+    def stopped(runs, seconds=None):
         raise KeyboardInterrupt
 
+    assert CliRunner().invoke(cli.app, [*words, "--page", "short"]).exit_code == 2
     monkeypatch.setattr("undamped.lab.cli.verbs.report.write_page", stopped)
     done = CliRunner().invoke(cli.app, words)
     assert done.exit_code == 0 and "chance level" in done.stdout
@@ -198,6 +281,7 @@ BAD = {
     "resume elsewhere": (["train", "--resume", "x", "--out", "y"], "cannot be combined"),
     "resume and watch": (["train", "--resume", "x", "--watch"], "cannot be combined"),
     "resume without a page": (["train", "--resume", "x", "--no-page"], "cannot be combined"),
+    "a page and no page": (["train", "--page", "full", "--no-page"], "contradict"),
     "a model twice": (["compare", "copy", "lstm", "gru", "lstm"], "'lstm' is listed twice"),
     "bad picture of runs": (["report", "x", "--figure", "x.foo"], ".png or .svg"),
     "a folder for a page": (["diagnose", "lstm", "--out", "."], "is a folder"),
@@ -252,7 +336,7 @@ def test_main_prints_the_sentence_and_exits_with_2(monkeypatch, capsys):
     ],
 )
 def test_too_little_memory_is_one_sentence(error, monkeypatch, capsys):
-    def fail():
+    def fail(*_):
         raise error
 
     monkeypatch.setattr(cli, "app", fail)
@@ -264,7 +348,7 @@ def test_too_little_memory_is_one_sentence(error, monkeypatch, capsys):
 
 
 def test_other_runtime_errors_are_not_called_a_lack_of_memory(monkeypatch):
-    def fail():
+    def fail(*_):
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(cli, "app", fail)

@@ -1,7 +1,9 @@
 """Diagnosis, remedies, the page as text, runs, and the live page."""
 
 import json
+import math
 import re
+import signal
 import socket
 import threading
 import time
@@ -19,10 +21,15 @@ from torch import nn
 import undamped
 from undamped._base.errors import OptionError, RunError, UndampedError
 from undamped._base.options import options_of
-from undamped._base.registry import models
+from undamped._base.registry import instruments, models
 from undamped.analysis.gradient_flow import summarise
 from undamped.lab import report
+from undamped.lab.cli.progress import stages
+from undamped.lab.cli.verbs.diagnose import page_target
+from undamped.lab.cli.verbs.report import write_page
 from undamped.lab.report import ModelReport, Remedy, Score
+from undamped.lab.report.diagnose import _OutOfTimeError, _time_limit, examine, probe_of
+from undamped.lab.report.model_report import in_order
 from undamped.lab.report.page import embedded, headline
 from undamped.lab.report.remedies import Commands, remedies
 from undamped.lab.report.watch import Watch
@@ -425,7 +432,7 @@ def test_command_line_writes_pages(run, tmp_path, monkeypatch):
     words = ["diagnose", "unicornn", "task.delay=15", "model.hidden_size=6", "--no-memory"]
     done = runner.invoke(app, [*words, "--json"])
     assert done.exit_code == 0, done.output
-    assert "diagnose: recall\n" in done.stderr
+    assert done.stderr.startswith("Measuring\n")
     shown = json.loads(done.stdout)["models"][0]
     assert shown["retention"]["kind"] == "accuracy"
     assert shown["attention"] is None and "no attention" in shown["left_out"]["attention"]
@@ -517,6 +524,88 @@ def test_training_writes_its_page_and_serves_a_live_one(tmp_path, monkeypatch):
         assert probe.connect_ex(("127.0.0.1", port)) != 0
     done = CliRunner().invoke(app, [*words, "--no-page"])
     assert not (tmp_path / "runs" / "copy-lstm-2" / "report.html").exists()
+
+
+@pytest.fixture
+def make_slow(monkeypatch):
+    """Instruments take a minute from the call of this function on."""
+
+    def replace_measurements():
+        for name in ("gradient_flow", "cost"):
+            monkeypatch.setattr(instruments[name], "measure", lambda probe: time.sleep(60))
+
+    return replace_measurements
+
+
+def test_measurements_end_with_their_time(make_slow):
+    probe = probe_of(undamped.nn.GRU(2, 4), torch.randn(20, 3, 2))
+    full = examine(probe, seconds=600)
+    make_slow()
+    late = examine(probe, seconds=0)
+    assert not full.pending and "gradient_flow" in full.results
+    # Instruments that do not apply are known without a measurement.
+    assert set(late.pending) | set(late.results) == set(full.results)
+    assert {"gradient_flow", "cost"} <= set(late.pending)
+    assert list(full.results) == in_order([full]), "the cheap ones come first only in time"
+
+
+def test_a_time_limit_ends_a_loop_and_leaves_no_alarm():
+    handler = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(_OutOfTimeError), _time_limit(0.02):
+        while True:
+            pass
+    with _time_limit(60):
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert signal.getsignal(signal.SIGALRM) is handler
+    finished = []
+
+    def elsewhere():  # only the main thread gets signals
+        with _time_limit(0.01):
+            time.sleep(0.05)
+            finished.append("in time")
+        with pytest.raises(_OutOfTimeError), _time_limit(-1):
+            finished.append("late")
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert finished == ["in time"]
+
+
+def test_a_page_names_what_was_not_measured(run, make_slow):
+    complete = write_page([run], math.inf).read_text(encoding="utf-8")
+    assert "not measured yet" not in complete
+    make_slow()
+    page = write_page([run, run], 0.0).read_text(encoding="utf-8")
+    assert page.count("not measured yet: ") == 2
+    assert f"<code>undamped diagnose {run.path}</code>" in page
+
+
+def test_a_page_does_not_replace_one_that_has_more(run):
+    result = {"gradient_flow": flow([1.0, 2.0])}
+    small, large = ModelReport("a"), ModelReport("a", results=result)
+    page, beside = run.path / "report.html", run.path / "diagnosis.html"
+    assert page_target(run.path, [small], None) == page, "there is none"
+    assert page_target(run.path, [large], ["gradient_flow"]) == beside
+    report.write(page, [large, large])
+    assert page_target(run.path, [large], None) == beside, "the second model would be lost"
+    assert page_target(run.path, [large, small], None) == beside, "a result would be lost"
+    assert page_target(run.path, [large, large, small], None) == page
+    page.write_text("by hand", encoding="utf-8")
+    assert page_target(run.path, [small], None) == page
+
+
+def test_stages_in_a_pipe_are_lines_for_long_ones(capsys):
+    with stages("Title", delay=0.4) as stage:
+        for index in range(20):
+            stage(f"short {index}")
+        stage("long")
+        time.sleep(1.0)
+    with stages("Next", delay=0.4) as stage:
+        stage("last")
+    time.sleep(0.6)
+    assert capsys.readouterr().err.splitlines() == ["Title", "Title: long", "Next"]
 
 
 def test_command_line_draws_the_curves_of_runs_of_one_task(run, tmp_path):

@@ -68,6 +68,8 @@ class Result(Record, ABC):
     """The function in the same file that measures, if its name is not that of the instrument."""
     on_request: ClassVar[bool] = False
     """Whether the instrument is only used when it is requested by name."""
+    slow: ClassVar[bool] = False
+    """Whether a measurement can take seconds; a page with a time limit measures it last."""
     of_motion: ClassVar[bool] = False
     """Whether the instrument applies to models of dynamical systems."""
     of_answers: ClassVar[bool] = False

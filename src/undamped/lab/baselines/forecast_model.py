@@ -46,7 +46,7 @@ class ForecastModel(ClosedFormModel):
         if shape.forecast is None or not shape.horizon or shape.forecast.quantiles:
             raise OptionError(
                 f"{type(self).__name__} can only forecast one value per step. Set horizon=, or "
-                "choose another model; 'undamped list' shows all."
+                "choose another model; 'undamped list models' shows all."
             )
         self.shape = shape
         self.forecast: Forecast = shape.forecast

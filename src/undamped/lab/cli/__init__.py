@@ -29,6 +29,17 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
+@app.command("help")
+def _help(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="The command: data fetch.")
+    ] = None,
+) -> None:
+    """Print the help of a command."""
+    app([*(words or []), "--help"], prog_name=context.find_root().info_name)
+
+
 @app.callback()
 def _common_options(
     version: Annotated[
@@ -60,7 +71,7 @@ def _run() -> None:
     """Run the command and flush its output; a reader that closes the pipe is no error."""
     try:
         try:
-            app()
+            app(None if sys.argv[1:] else ["--help"])
         except SystemExit:
             if sys.stdout is not None:
                 sys.stdout.flush()

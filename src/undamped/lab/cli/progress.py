@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -25,15 +26,30 @@ DESCRIPTION = TextColumn("{task.description}")
 
 
 @contextmanager
-def stages(title: str) -> Iterator[Callable[[str], None]]:
+def stages(title: str, *, delay: float = 2.0) -> Iterator[Callable[[str], None]]:
     """Yield a function that shows the current stage: a spinner, or lines in a file or pipe.
 
     Args:
         title: The name of the command.
+        delay: Seconds after which a stage is a line in a file or pipe. Most stages are shorter, and
+            those of instruments that do not apply last milliseconds.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda stage: typer.echo(f"{title}: {stage}", err=True)
+        typer.echo(title, err=True)
+        timer = threading.Timer(0, lambda: None)
+
+        def start(stage: str) -> None:
+            nonlocal timer
+            timer.cancel()
+            timer = threading.Timer(delay, typer.echo, (f"{title}: {stage}",), {"err": True})
+            timer.daemon = True
+            timer.start()
+
+        try:
+            yield start
+        finally:
+            timer.cancel()
         return
     columns = (SpinnerColumn(), DESCRIPTION, TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:

@@ -41,8 +41,8 @@ _SEQUENCE_STEPS = 3_000_000  # time steps that a training reads, within those li
 PATIENCE = 10  # validations without an improvement, of the 25 in a training
 
 _PARAMETERS = """\
-    model: The registry name of a model; 'undamped list' shows all. "auto" compares a portfolio
-        of models on the validation split; `tried_` lists them with their scores.
+    model: The registry name of a model; 'undamped list models' shows all. "auto" compares a
+        portfolio of models on the validation split; `tried_` lists them with their scores.
     hidden_size: Size of the hidden state of a network.
     num_layers: Number of its layers.
     model_options: Other options of the model, by name.

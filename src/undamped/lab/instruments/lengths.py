@@ -25,6 +25,7 @@ class Lengths(Result):
 
     question = "Does the model still know the answer after a long time?"
     page_order = 2
+    slow = True
     of_answers = True
     columns = ("steps", "accuracy")
 

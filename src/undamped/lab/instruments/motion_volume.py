@@ -40,6 +40,7 @@ class MotionVolume(MotionResult):
 
     question = "Does the learned motion preserve phase volume like the true one?"
     page_order = 16
+    slow = True
     columns = ("time", "ln of the volume, learned", "true")
 
     @classmethod

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -33,6 +38,12 @@ STEPS, BATCH = 1000, 8
 """Length of random inputs, and number of sequences that are measured."""
 CLOSED_FORM = "it is fitted in closed form, so it has no gradients or states of training"
 """Why most instruments do not apply to ridge regressions, trees and the like."""
+GRACE = 0.05
+"""Seconds after the end of the time in which an instrument can still say that it does not apply."""
+
+
+class _OutOfTimeError(BaseException):
+    """The time for a measurement is over; not an `Exception`, which a model might catch."""
 
 
 def diagnose(
@@ -72,6 +83,33 @@ def diagnose(
         >>> report = diagnose(undamped.nn.UnICORNN(6, 32), 500)
         >>> report.verdict
     """
+    probe = probe_of(
+        model,
+        inputs,
+        task=task,
+        loss=loss,
+        fraction=fraction,
+        name=name,
+        memory=memory,
+        seed=seed,
+        batch_first=batch_first,
+    )
+    return examine(probe, measured=measured, compare=compare, progress=progress)
+
+
+def probe_of(
+    model: nn.Module,
+    inputs: Tensor | int | None = None,
+    *,
+    task: Task | None = None,
+    loss: Loss | None = None,
+    fraction: float = 0.01,
+    name: str | None = None,
+    memory: bool = False,
+    seed: int = 0,
+    batch_first: bool | None = None,
+) -> Probe:
+    """Return a model with its inputs and its name; see `diagnose`."""
     full_model = None
     if inputs is None and task is not None:
         full_model = model
@@ -83,19 +121,42 @@ def diagnose(
     probe = Probe(
         model, inputs, name or "", task, loss, fraction, seed, memory, full_model, batch_first
     )
-    probe = replace(probe, name=name or _registered(probe) or type(model).__name__)
-    results, left_out = measure_all(probe, measured, progress)
+    return replace(probe, name=name or _registered(probe) or type(model).__name__)
+
+
+def examine(
+    probe: Probe,
+    *,
+    measured: Sequence[str] | None = None,
+    compare: bool = True,
+    progress: Progress | None = None,
+    seconds: float = math.inf,
+) -> ModelReport:
+    """Measure a model and return a report; see `diagnose`.
+
+    Args:
+        probe: The model.
+        measured: Names of instruments.
+        compare: Whether to compare with an untrained LSTM of the same size.
+        progress: Called with the name of every measurement before it begins.
+        seconds: Time limit. Instruments without a result by then are `pending` in the report.
+    """
+    end = time.monotonic() + seconds
+    results, left_out, pending = measure_all(probe, measured, progress, seconds)
     report = ModelReport(
         name=probe.name,
         results=results,
         left_out=left_out,
+        pending=dict.fromkeys(pending, ""),
         options=_options(probe),
         versions=versions(),
     )
     flow = results.get("gradient_flow")
     if not isinstance(flow, GradientFlow):
         return _judged_without_gradients(report, probe)
-    lstm = _lstm_flow(probe, flow, progress) if compare else None
+    lstm = None
+    if compare and end > time.monotonic():
+        lstm = _lstm_flow(probe, flow, progress)
     return _judged_by_gradients(report, probe, flow, lstm)
 
 
@@ -149,18 +210,27 @@ def _judged_without_gradients(report: ModelReport, probe: Probe) -> ModelReport:
 
 
 def measure_all(
-    probe: Probe, names: Sequence[str] | None = None, progress: Progress | None = None
-) -> tuple[dict[str, Result], dict[str, str]]:
-    """Measure a model with every instrument; return results, and reasons of those without one.
+    probe: Probe,
+    names: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    seconds: float = math.inf,
+) -> tuple[dict[str, Result], dict[str, str], list[str]]:
+    """Measure a model with every instrument.
+
+    Return the results, why other instruments do not apply, and the names of those for which there
+    was no time.
 
     Args:
         probe: The model.
         names: Names of instruments; by default all but those that are only used on request.
         progress: Called with the name of every instrument before it begins.
+        seconds: Time limit, at which a measurement ends without a result.
     """
+    end = time.monotonic() + seconds
     standard = [name for name in instruments if not instruments[name].on_request]
-    results, left_out = {}, {}
-    for name in sorted(names or standard, key=lambda name: instruments[name].page_order):
+    results, left_out, pending = {}, {}, []
+    in_order = sorted(names or standard, key=lambda name: instruments[name].page_order)
+    for name in sorted(in_order, key=lambda name: instruments[name].slow):
         if probe.moves and not instruments[name].of_motion:
             left_out[name] = "it models how a system moves, and has no memory of steps"
             continue
@@ -170,13 +240,42 @@ def measure_all(
         if progress is not None:
             progress(name.replace("_", " "))
         try:
-            results[name] = instruments[name].measure(probe)
+            with _time_limit(end - time.monotonic()):
+                results[name] = instruments[name].measure(probe)
+        except _OutOfTimeError:
+            pending.append(name)
         except (OptionError, ShapeError) as reason:
             inapplicable = isinstance(reason, InapplicableError)
             if names is None and name == "gradient_flow" and not inapplicable:
                 raise  # the verdict depends on it
             left_out[name] = str(reason)
-    return results, left_out
+    return {name: results[name] for name in in_order if name in results}, left_out, pending
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise `_OutOfTimeError` in the body when the time is over.
+
+    Where the system has no alarm, or outside of the main thread, the body runs to its end if there
+    was time when it began.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if seconds == math.inf or not (main and hasattr(signal, "setitimer")):
+        if seconds <= 0:
+            raise _OutOfTimeError
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise _OutOfTimeError
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, GRACE))
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def _random_inputs(model: nn.Module, steps: int, seed: int, batch_first: bool | None) -> Tensor:

@@ -94,6 +94,7 @@ class ModelReport:
         remedies: Changes that are advised.
         results: The results by the instrument's name.
         left_out: Why an instrument does not apply to this model, by its name.
+        pending: The command that measures an instrument for which there was no time, by its name.
         curve: Rows of the training curve, each with "step" and any of "train_loss",
             "valid_loss" and further numbers.
         score: The result of training.
@@ -112,6 +113,7 @@ class ModelReport:
     remedies: Sequence[Remedy] = ()
     results: Mapping[str, Result] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    pending: Mapping[str, str] = field(default_factory=dict)
     curve: Sequence[Mapping[str, float]] = ()
     score: Score | None = None
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -10,8 +10,9 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Sequence, Sized
+from dataclasses import fields, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from undamped.lab.report.model_report import ModelReport, in_order, plots
 from undamped.version import __version__
 
 Row = Sequence[str]
+_CONTENTS = re.compile(r'<meta name="undamped" content="([^"]*)">')
 
 
 def text(value: object) -> str:
@@ -189,6 +191,17 @@ def left_out(reports: Sequence[ModelReport]) -> str:
     return f"<details><summary>Not measured: {len(rows)}</summary>{inner}</details>"
 
 
+def pending(reports: Sequence[ModelReport]) -> str:
+    """Return the instruments for which there was no time, with the commands that measure them."""
+    return "".join(
+        f'<p data-model="{index}">{text(report.name)}: not measured yet: '
+        f"{text(', '.join(report.pending).replace('_', ' '))}. "
+        f"<code>{text(next(iter(report.pending.values())))}</code></p>"
+        for index, report in enumerate(reports)
+        if report.pending
+    )
+
+
 def settings(reports: Sequence[ModelReport]) -> str:
     """Return settings, versions and the command of every model, folded."""
     parts = []
@@ -262,11 +275,44 @@ def page(reports: Sequence[ModelReport], *, title: str = "") -> str:
             candidates(reports),
             *(section(plot) for plot in figures),
             *(instrument(name, reports) for name in in_order(reports)),
+            pending(reports),
             left_out(reports),
             settings(reports),
         ]
     )
-    return document(heading, body, {"plots": figures, "models": len(reports)})
+    data = {"plots": figures, "models": len(reports)}
+    return document(heading, body, data, embedded(contents(reports)))
+
+
+def contents(reports: Sequence[ModelReport]) -> dict[str, list[str]]:
+    """Return which values of which instruments a page has, by the names of the models."""
+    return {
+        report.name: [
+            f"{name}.{field.name}"
+            for name, result in report.results.items()
+            for field in fields(result)
+            if not _is_empty(getattr(result, field.name))
+        ]
+        for report in reports
+    }
+
+
+def _is_empty(value: Any) -> bool:
+    has_length = isinstance(value, Sized) and getattr(value, "ndim", 1) > 0
+    return value is None or (has_length and len(value) == 0)
+
+
+def is_fuller(path: Path, reports: Sequence[ModelReport]) -> bool:
+    """Return whether a page on disk has a model or a result that the reports do not have."""
+    if not path.is_file():
+        return False
+    match = _CONTENTS.search(path.read_text(encoding="utf-8", errors="replace"))
+    try:
+        present = json.loads(html.unescape(match[1])) if match else {}
+    except ValueError:
+        return False
+    new = contents(_with_unique_names(reports))
+    return any(not set(names) <= set(new.get(model, ())) for model, names in present.items())
 
 
 def _with_unique_names(reports: Sequence[ModelReport]) -> list[ModelReport]:
@@ -311,13 +357,14 @@ def _dashes(name: str) -> str:
     return patterns.get(name, "none" if name == "solid" else "12 3 2 3")
 
 
-def document(heading: str, body: str, data: dict[str, Any]) -> str:
+def document(heading: str, body: str, data: dict[str, Any], summary: str = "") -> str:
     """Return a self-contained page.
 
     Args:
         heading: Its title.
         body: Its contents.
         data: The data of its script: `plots`, and the number of `models`.
+        summary: What the page has, as JSON; see `contents`.
     """
     style, scripts = asset("page.css"), [plotly_program(), asset("page.js")]
     return (
@@ -325,7 +372,8 @@ def document(heading: str, body: str, data: dict[str, Any]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy(*scripts)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f"<title>{html.escape(heading)} · undamped</title><style>{style}</style></head>"
+        + (f'<meta name="undamped" content="{html.escape(summary)}">' if summary else "")
+        + f"<title>{html.escape(heading)} · undamped</title><style>{style}</style></head>"
         f"<body><main>{body}</main><footer>Written by undamped {__version__}.</footer>"
         f'<script type="application/json" id="data">{embedded(data)}</script>'
         + "".join(f"<script>{script}</script>" for script in scripts)

@@ -12,11 +12,12 @@ from typing import Any
 from undamped._base.errors import OptionError
 from undamped.lab.export import subject_of
 from undamped.lab.export.c.cost import device_sentences
-from undamped.lab.report.diagnose import CLOSED_FORM, Progress, diagnose
+from undamped.lab.report.diagnose import CLOSED_FORM, Progress, examine, probe_of
 from undamped.lab.report.model_report import ModelReport, Note, Remedy, Score
 from undamped.lab.report.remedies import Commands
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
+from undamped.lab.training.origins import with_words
 from undamped.lab.training.recipes import recommended
 from undamped.lab.training.run import Run
 
@@ -35,6 +36,7 @@ def report_run(
     memory: bool = False,
     measured: Sequence[str] | None = None,
     progress: Progress | None = None,
+    seconds: float = math.inf,
 ) -> ModelReport:
     """Measure the model of a run on its task and add the results of training.
 
@@ -47,6 +49,7 @@ def report_run(
         memory: Whether to measure peak memory.
         measured: Names of instruments; by default all but those that are only used on request.
         progress: Called with the name of every measurement before it begins.
+        seconds: Time limit of the measurements; the report names those that are missing.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     settings = opened.settings
@@ -54,14 +57,12 @@ def report_run(
     trained = (opened.path / "model.safetensors").is_file()
     if trained:
         opened.load_into(model)
-    report = diagnose(
-        model,
-        task=task,
-        name=opened.path.name,
+    report = examine(
+        probe_of(model, task=task, name=opened.path.name, memory=memory),
         compare=compare,
-        memory=memory,
         measured=measured,
         progress=progress,
+        seconds=seconds,
     )
     curve, score = opened.metrics(), _score(settings, task)
     if not trained:
@@ -72,9 +73,11 @@ def report_run(
     commands = Commands(
         f"undamped train {settings['task']['name']}", settings["model"]["name"], words
     )
+    path = shlex.quote(str(opened.path))
     return replace(
         commands.add_to(report, _applied(settings, task)),
         curve=curve,
+        pending=dict.fromkeys(report.pending, f"undamped diagnose {path}{with_words(settings)}"),
         options={key: settings[key] for key in ("task", "model", "train", "seed")},
         versions=settings.get("versions", {}),
         command=settings.get("command") or "",

@@ -21,7 +21,7 @@ app = typer.Typer(
     name="undamped",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="markdown",
     help="Sequence models with long memory: train, compare and analyse them.\n\n"
     "Example: `undamped train copy unicornn task.delay=200 train.steps=2000`",
@@ -29,6 +29,7 @@ app = typer.Typer(
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a script.")]
 Config = Annotated[Path | None, typer.Option(help="TOML file with the same keys.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="The setting seed=N.")]
 RunFolder = Annotated[Path, typer.Argument(help="The run folder, or a name of `undamped zoo`.")]
 Plugins = Annotated[
     list[Path] | None,
@@ -41,8 +42,15 @@ Plugins = Annotated[
 ]
 
 
+def complete_name(incomplete: str) -> list[str]:
+    """Return the tasks and models that begin with the characters typed so far."""
+    from undamped._base.registry import models, tasks
+
+    return sorted({name for name in (*tasks, *models) if name.startswith(incomplete)})
+
+
 def command(
-    name: str, verb: str = "", group: typer.Typer = app, entries: str = ""
+    name: str, verb: str = "", group: typer.Typer = app, entries: str = "", seeded: bool = False
 ) -> Callable[[type[T]], type[T]]:
     """Return a decorator that makes a named tuple the signature and the help of a command.
 
@@ -55,10 +63,13 @@ def command(
         group: The application to which the command is added.
         entries: A registry, such as "benchmarks", whose names the help of the argument `name`
             lists.
+        seeded: Whether the command has the option --seed, for the setting seed=N.
     """
 
     def add(options: type[T]) -> type[T]:
         def run(*, with_: list[Path] | None = None, **values: Any) -> None:
+            if (seed := values.pop("seed_", None)) is not None:
+                values["words"] = [*(values["words"] or []), f"seed={seed}"]
             for path in with_ or []:
                 from undamped._base.plugins import load_file
 
@@ -67,8 +78,9 @@ def command(
             getattr(import_module(f"undamped.lab.cli.verbs.{module}"), function)(options(**values))
 
         fields: Any = options
-        hints = {**get_type_hints(options, include_extras=True), "with_": Plugins}
-        defaults = {**fields._field_defaults, "with_": None}
+        more = {"with_": Plugins, **({"seed_": Seed} if seeded else {})}
+        hints = {**get_type_hints(options, include_extras=True), **more}
+        defaults = {**fields._field_defaults, **dict.fromkeys(more)}
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
                 inspect.Parameter(

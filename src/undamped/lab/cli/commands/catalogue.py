@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
-from undamped.lab.cli.commands import AsJson, app, command
+from undamped.lab.cli.commands import AsJson, app, command, complete_name
+
+
+class Purpose(StrEnum):
+    """What models are made for."""
+
+    forecast, streaming = "forecast", "streaming"
+    irregular, physics = "irregular", "physics"
+
 
 Figures = Annotated[Path | None, typer.Option(help="Write the figures to this folder.")]
 
@@ -20,11 +29,25 @@ app.add_typer(data_app, name="data")
 
 @command("list", "catalogue.list_entries")
 class List(NamedTuple):
-    """List all models, tasks, solvers, instruments, experiments and benchmarks.
+    """List models, tasks, solvers, instruments, experiments and benchmarks.
 
-    Example: `undamped list`
+    Without a kind or words: how many there are of each kind, and some to start with.
+
+    Example: `undamped list models --for irregular`
     """
 
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KIND] [WORD]...",
+            help="models, tasks, solvers, instruments, experiments or benchmarks; only entries "
+            "whose name or description contains all words.",
+        ),
+    ] = None
+    purpose: Annotated[
+        Purpose | None, typer.Option("--for", help="Only models that are made for this.")
+    ] = None
+    everything: Annotated[bool, typer.Option("--all", help="List all entries.")] = False
     as_json: AsJson = False
 
 
@@ -37,7 +60,12 @@ class Show(NamedTuple):
     Example: `undamped show unicornn`
     """
 
-    name: Annotated[str, typer.Argument(help="A name that 'undamped list' prints: unicornn.")]
+    name: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=complete_name, help="A name that 'undamped list' prints: unicornn."
+        ),
+    ]
     words: Annotated[
         list[str] | None,
         typer.Argument(

@@ -7,13 +7,13 @@ from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from undamped.lab.cli.commands import AsJson, RunFolder, command
+from undamped.lab.cli.commands import AsJson, RunFolder, command, complete_name
 
 Libm = Literal["math", "none"]
 Instruments = Annotated[
     list[str] | None,
     typer.Option(
-        help="Run only this instrument; can be repeated. 'undamped list' shows all of them."
+        help="Run only this instrument; can be repeated. 'undamped list instruments' shows all."
     ),
 ]
 
@@ -207,7 +207,7 @@ class Animate(NamedTuple):
     as_json: AsJson = False
 
 
-@command("diagnose")
+@command("diagnose", seeded=True)
 class Diagnose(NamedTuple):
     """Measure how far gradients and memory reach, check promises, and suggest changes.
 
@@ -218,6 +218,7 @@ class Diagnose(NamedTuple):
         list[str],
         typer.Argument(
             metavar="RUN | [TASK] MODEL [KEY=VALUE]...",
+            autocompletion=complete_name,
             help="A run folder or a name of `undamped zoo`; or a model with random weights by its "
             "name, with settings such as task.delay=500 model.hidden_size=64.",
         ),
@@ -226,7 +227,8 @@ class Diagnose(NamedTuple):
         Path | None,
         typer.Option(
             help="The page; by default report.html in the run folder, diagnosis.html there with "
-            "--instrument, and ./diagnosis.html for a model without a run."
+            "--instrument or if report.html shows more, and ./diagnosis.html for a model without "
+            "a run."
         ),
     ] = None
     steps: Annotated[int, typer.Option(min=10, help="Length of the input if there is no task.")] = (
@@ -291,7 +293,8 @@ class Report(NamedTuple):
         Path | None,
         typer.Option(
             help="The page; by default report.html in the folder of a single run "
-            "(diagnosis.html with --instrument), and ./report.html for several."
+            "(diagnosis.html with --instrument, or if report.html shows more), and ./report.html "
+            "for several."
         ),
     ] = None
     figure: Annotated[
@@ -327,4 +330,35 @@ class Zoo(NamedTuple):
     tolerance: Annotated[
         float, typer.Option(min=0, help="Largest relative difference of a score.")
     ] = 0.01
+    as_json: AsJson = False
+
+
+@command("runs")
+class Runs(NamedTuple):
+    """List the runs below a folder, with their scores.
+
+    Example: `undamped runs`
+    """
+
+    folder: Annotated[Path, typer.Argument(help="The folder.")] = Path("runs")
+    as_json: AsJson = False
+
+
+@command("open", "runs.open_page")
+class Open(NamedTuple):
+    """Open the page of a run in a browser, and print its path.
+
+    Example: `undamped open runs/copy-unicornn-1`
+    """
+
+    run: RunFolder
+
+
+@command("env", "runs.env")
+class Env(NamedTuple):
+    """Print the versions and the machine, for a bug report.
+
+    Example: `undamped env`
+    """
+
     as_json: AsJson = False

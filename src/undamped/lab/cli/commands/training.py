@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
-from undamped.lab.cli.commands import AsJson, Config, RunFolder, command
+from undamped.lab.cli.commands import AsJson, Config, RunFolder, command, complete_name
 
 
-@command("train")
+class Page(StrEnum):
+    """How much of the page of a run is measured after training."""
+
+    quick, full, none = "quick", "full", "none"
+
+
+@command("train", seeded=True)
 class Train(NamedTuple):
     """Train a model on a task.
 
@@ -21,6 +28,7 @@ class Train(NamedTuple):
         list[str] | None,
         typer.Argument(
             metavar="[TASK] [MODEL] [KEY=VALUE]...",
+            autocompletion=complete_name,
             help="A task or a file of recordings, a model, and settings such as task.delay=200 "
             "model.hidden_size=128 train.steps=2000 seed=3; for a file also target=COLUMN. For a "
             "file without a model, or with the model 'auto', several models are trained for "
@@ -49,12 +57,17 @@ class Train(NamedTuple):
         bool, typer.Option("--watch", help="Serve a live page on localhost during training.")
     ] = False
     page: Annotated[
-        bool, typer.Option(help="Write report.html to the run folder after training.")
-    ] = True
+        Page,
+        typer.Option(
+            help="report.html in the run folder, after the scores: quick is limited to 15 s or a "
+            "third of the training, whichever is longer; full has all measurements."
+        ),
+    ] = Page.quick
+    no_page: Annotated[bool, typer.Option("--no-page", help="The same as --page none.")] = False
     as_json: AsJson = False
 
 
-@command("compare")
+@command("compare", seeded=True)
 class Compare(NamedTuple):
     """Train several models on one task and compare them.
 
@@ -67,6 +80,7 @@ class Compare(NamedTuple):
         list[str],
         typer.Argument(
             metavar="TASK MODEL... [KEY=VALUE]...",
+            autocompletion=complete_name,
             help="A task or a file of recordings, one or more models, and settings; model.KEY "
             "is for all models, unicornn.KEY for one.",
         ),
@@ -96,7 +110,7 @@ class Compare(NamedTuple):
     as_json: AsJson = False
 
 
-@command("backtest")
+@command("backtest", seeded=True)
 class Backtest(NamedTuple):
     """Evaluate forecasts from many origins in the past, each without later data.
 
@@ -128,7 +142,7 @@ class Backtest(NamedTuple):
     as_json: AsJson = False
 
 
-@command("sweep")
+@command("sweep", seeded=True)
 class Sweep(NamedTuple):
     """Search for good hyperparameters; several processes can share one search.
 
@@ -140,6 +154,7 @@ class Sweep(NamedTuple):
         list[str] | None,
         typer.Argument(
             metavar="TASK MODEL [KEY=VALUE]... | show FOLDER",
+            autocompletion=complete_name,
             help="A task or a file of recordings, a model, and settings. A range "
             "(model.dt=0.01..0.5:log, model.hidden_size=16..128:16) or a list of choices "
             "(train.optimizer=adam,rmsprop) is searched. Or 'show' and the folder of a sweep.",

@@ -14,13 +14,40 @@ from rich.text import Text
 
 from undamped._base.errors import OptionError
 from undamped._base.options import unknown_name
-from undamped._base.registry import LIBRARY, Registry, Source
+from undamped._base.registry import LIBRARY, Registry, Source, models
 from undamped.lab.catalogue import CATALOGUE, REGISTRIES, describe_entry, summary
 from undamped.lab.cli.commands.catalogue import List, Show
 from undamped.lab.cli.figures import check_figure, save_figure
-from undamped.lab.cli.screen import as_typed, console, print_json
+from undamped.lab.cli.screen import as_typed, console, print_json, print_lines
 
 TRIALS = 4
+STARTERS = {
+    "models": ("unicornn", "linoss", "lstm", "bank", "ridge-lags", "ode-rnn", "hnn"),
+    "tasks": ("flags", "digits", "copy", "recordings", "pendulum"),
+    "solvers": ("dopri5", "tsit5", "rk4", "radau5", "leapfrog"),
+    "instruments": ("gradient_flow", "retention", "spectrum", "confusion", "cost"),
+    "experiments": ("annuli", "copy", "ucr", "hnn", "forecasts"),
+    "benchmarks": ("recurrent", "unicornn", "ode", "memory"),
+}
+"""Entries to begin with, by kind."""
+FAMILIES = {
+    "oscillators": ("nn.unicornn", "nn.cornn", "nn.linoss"),
+    "gated networks": ("nn.lstm", "nn.light", "nn.fastrnn"),
+    "simple and independent units": ("nn.rnn", "nn.indrnn"),
+    "linear recurrences": ("nn.lru",),
+    "orthogonal and unitary": ("nn.orthogonal", "nn.unitary", "nn.spectral"),
+    "antisymmetric and Lipschitz": ("nn.euler",),
+    "momentum": ("nn.momentum",),
+    "attention over stored states": ("nn.relrnn", "nn.sab"),
+    "irregular samples": ("models.irregular",),
+    "latent variables": ("models.latent",),
+    "physics": ("models.physics",),
+    "neural ODEs and residual networks": ("models.continuous",),
+    "relations": ("models.relational",),
+    "baselines": ("lab.baselines",),
+}
+"""The modules of each family of models."""
+OTHER_FAMILY = "others"
 
 
 def registries_with(name: str) -> list[Registry[Any]]:
@@ -66,28 +93,104 @@ def _catalogue() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def list_entries(options: List) -> None:
-    """Print one line for every entry."""
-    lines = {
-        kind: {name: summary(page_of(name, registry)) for name in registry}
-        for kind, registry in REGISTRIES.items()
-        if len(registry)
-    }
-    sources = {
-        kind: {name: str(source) for name, source in third_party_entries(kind).items()}
-        for kind in lines
-    }
+    """Print an overview, or one line for every entry of a kind that contains some words."""
+    entries = _selected(options)
+    sources = {kind: _sources(kind, pages) for kind, pages in entries.items()}
     if options.as_json:
+        lines = {kind: _summaries(pages) for kind, pages in entries.items()}
         third_party = {kind: names for kind, names in sources.items() if names}
         print_json({**lines, **({"from outside": third_party} if third_party else {})})
-        return
+    elif not (options.words or options.purpose or options.everything):
+        _print_overview(entries, sources)
+    elif not entries:
+        print_lines("Nothing matches. 'undamped list' shows the kinds of entries.")
+    else:
+        for kind, pages in entries.items():
+            _print_kind(kind, pages, sources[kind])
+        console().print("More about an entry: [bold]undamped show NAME[/]")
+
+
+def _selected(options: List) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the descriptions of the entries to list, by kind and name."""
+    words, kinds = list(options.words or []), list(REGISTRIES)
+    if words and (kind := _kind(words[0])) is not None:
+        kinds, words = [kind], words[1:]
+    elif options.purpose is not None:
+        kinds = ["models"]
+    entries = {kind: _entries(kind, words, options.purpose) for kind in kinds}
+    return {kind: pages for kind, pages in entries.items() if pages}
+
+
+def _summaries(pages: dict[str, dict[str, Any]]) -> dict[str, str]:
+    return {name: summary(page) for name, page in pages.items()}
+
+
+def _sources(kind: str, pages: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Return the sources of third-party entries."""
+    sources = third_party_entries(kind)
+    return {name: str(source) for name, source in sources.items() if name in pages}
+
+
+def _kind(word: str) -> str | None:
+    """Return the kind that a word names: "models" for "model" and "models"."""
+    return next((kind for kind in REGISTRIES if word in (kind, kind.removesuffix("s"))), None)
+
+
+def _entries(kind: str, words: list[str], purpose: str | None) -> dict[str, dict[str, Any]]:
+    """Return the descriptions of the entries of a kind that contain all words."""
+    pages = {name: page_of(name, REGISTRIES[kind]) for name in REGISTRIES[kind]}
+    return {
+        name: page
+        for name, page in pages.items()
+        if (purpose is None or purpose in page.get("for", ()))
+        and all(w.lower() in f"{name} {summary(page)}".lower() for w in words)
+    }
+
+
+def _print_overview(entries: dict[str, dict[str, Any]], sources: dict[str, dict[str, str]]) -> None:
     screen = console()
-    for kind, entries in lines.items():
-        table = Table(title=kind, title_justify="left", box=None, show_header=False)
-        for name, line in entries.items():
-            source = sources[kind].get(name)
+    for kind, pages in entries.items():
+        starters = [name for name in STARTERS[kind] if name in pages]
+        screen.print(f"[bold]{len(pages)} {kind}[/]: undamped list {kind}")
+        if kind not in ("models", "tasks"):
+            print_lines(f"  {', '.join(starters)}, …")
+        else:
+            for name in starters:
+                line = Text(f"  {name:<12}", style="bold") + Text(summary(pages[name]), "not bold")
+                screen.print(line, no_wrap=True, overflow="ellipsis")
+        for name, source in sources[kind].items():
+            print_lines(f"  {name} [{source}]")
+    screen.print("")
+    print_lines(
+        "undamped list models --for forecast | streaming | irregular | physics",
+        "undamped list models orthogonal      entries that contain a word",
+        "undamped list --all                  everything",
+        "undamped show NAME                   more about an entry",
+    )
+
+
+def _print_kind(kind: str, pages: dict[str, dict[str, Any]], sources: dict[str, str]) -> None:
+    """Print one line for every entry; models are grouped by family."""
+    groups: dict[str, list[str]] = {}
+    for name in pages:
+        groups.setdefault(family_of(name) if kind == "models" else kind, []).append(name)
+    order = [*FAMILIES, OTHER_FAMILY, kind]
+    for group in sorted(groups, key=order.index):
+        title = f"models: {group}" if kind == "models" else kind
+        table = Table(title=title, title_justify="left", box=None, show_header=False)
+        for name in groups[group]:
+            line, source = summary(pages[name]), sources.get(name)
             table.add_row(f"[bold]{name}[/]", Text(f"{line} [{source}]" if source else line))
-        screen.print(table, "")
-    screen.print("More about an entry: [bold]undamped show NAME[/]")
+        console().print(table, "")
+
+
+def family_of(model: str) -> str:
+    """Return the family of a model, which follows from the module that defines it."""
+    module = models.index.get(model, "").partition(":")[0].removeprefix("undamped.")
+    for family, modules in FAMILIES.items():
+        if any(f"{module}.".startswith(f"{prefix}.") for prefix in modules):
+            return family
+    return OTHER_FAMILY
 
 
 def show(options: Show) -> None:

@@ -26,7 +26,7 @@ from undamped.lab.report import ModelReport, write
 from undamped.lab.report import diagnose as measure
 from undamped.lab.report.diagnose import STEPS
 from undamped.lab.report.model_report import in_order
-from undamped.lab.report.page import headline
+from undamped.lab.report.page import headline, is_fuller
 from undamped.lab.report.remedies import Commands
 from undamped.lab.report.runs import report_run
 from undamped.lab.training.recipes import merged
@@ -43,18 +43,27 @@ def diagnose(options: Diagnose) -> None:
     refuse_folder(out)
     measured = check_instruments(options.instrument)
     folder = Run.folder_of(words[0])
-    with stages("diagnose") as stage:
+    with stages("Measuring") as stage:
         common: dict[str, Any] = {"memory": options.memory, "measured": measured, "progress": stage}
         if len(words) == 1 and (folder / "run.json").is_file():
             reports = [report_run(folder, **common)]
-            # A page of some instruments does not replace the page of all of them.
-            target = out or Run(folder).output_folder / (
-                "diagnosis.html" if measured else "report.html"
-            )
+            target = out or page_target(Run(folder).output_folder, reports, measured)
         else:
             reports = [_untrained(words, options.steps, common)]
             target = out or Path("diagnosis.html")
     print_reports(reports, write(target, reports), options.as_json, reasons=measured is not None)
+
+
+def page_target(run: Path, reports: list[ModelReport], measured: list[str] | None) -> Path:
+    """Return the file in a run folder for a page, which does not replace one that has more.
+
+    Args:
+        run: The run folder.
+        reports: What is on the new page.
+        measured: The instruments that were requested.
+    """
+    standard = run / "report.html"
+    return run / "diagnosis.html" if measured or is_fuller(standard, reports) else standard
 
 
 def check_instruments(names: list[str] | None) -> list[str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from undamped.lab.cli.commands.runs import Report
 from undamped.lab.cli.figures import check_figure, draw_curves
 from undamped.lab.cli.progress import stages
 from undamped.lab.cli.screen import print_json, print_lines
-from undamped.lab.cli.verbs.diagnose import check_instruments, print_reports
+from undamped.lab.cli.verbs.diagnose import check_instruments, page_target, print_reports
 from undamped.lab.files import refuse_folder
 from undamped.lab.report import ModelReport, write
 from undamped.lab.report.runs import report_run
 from undamped.lab.training.run import Run
+
+QUICK_SECONDS = 15.0
+"""Least time limit of the page after a training."""
 
 
 def report(options: Report) -> None:
@@ -33,11 +37,12 @@ def report(options: Report) -> None:
         common: dict[str, Any] = {"compare": single, "memory": options.memory, "measured": measured}
         reports = []
         for run in runs:
-            with stages(run.path.name) as stage:
+            with stages(f"Measuring {run.path.name}") as stage:
                 reports.append(report_run(run, progress=stage, **common))
         if figure is None:
-            page = "diagnosis.html" if single and measured else "report.html"
-            target = options.out or (runs[0].output_folder / page if single else Path(page))
+            target = options.out or Path("report.html")
+            if single and options.out is None:
+                target = page_target(runs[0].output_folder, reports, measured)
             path, reasons = write(target, reports), measured is not None
             print_reports(reports, path, options.as_json, reasons=reasons)
             return
@@ -57,7 +62,7 @@ def _draw_results(reports: list[ModelReport], measured: list[str], figure: Path)
     if not results:
         raise InapplicableError(
             f"The instrument '{name}' does not apply to these runs: {reports[0].left_out[name]}. "
-            "'undamped list' shows all instruments."
+            "'undamped list instruments' shows all."
         )
     draw(results, figure)
 
@@ -72,16 +77,23 @@ def _draw_curves(runs: list[Run], figure: Path) -> None:
     draw_curves(figure, runs[0].task(), by_model)
 
 
-def write_page(run: Run, baseline: Run | None = None) -> Path | None:
+def write_page(runs: list[Run], seconds: float | None = None) -> Path | None:
     """Write the page of a training that has just ended; None if it is not finished.
 
     Args:
-        run: The run; the page is written to its folder.
-        baseline: A second run to compare with.
+        runs: The run, in whose folder the page is written, and runs to compare with.
+        seconds: Time limit of all measurements; by default 15, or a third of the training if that
+            is longer.
     """
-    if run.settings["status"] != "finished":
+    if runs[0].settings["status"] != "finished":
         return None
-    runs = [run] if baseline is None or baseline.result is None else [run, baseline]
+    runs = [run for run in runs if run.result is not None]
+    if seconds is None:
+        seconds = max(QUICK_SECONDS, sum(run.settings["result"]["seconds"] for run in runs) / 3)
+    end, reports = time.monotonic() + seconds, []
     with stages("Writing the page (Ctrl-C skips it)") as stage:
-        reports = [report_run(each, compare=len(runs) == 1, progress=stage) for each in runs]
-    return write(run.path / "report.html", reports)
+        for index, run in enumerate(runs):
+            # Time that one model does not need is left to the next.
+            part = (end - time.monotonic()) / (len(runs) - index)
+            reports.append(report_run(run, compare=len(runs) == 1, progress=stage, seconds=part))
+    return write(runs[0].path / "report.html", reports)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from undamped._base.errors import OptionError
 from undamped._base.options import options_of
 from undamped._base.registry import models, tasks
 from undamped.lab.baselines.closed_form import ClosedFormModel
-from undamped.lab.cli.commands.training import Resume, Train
+from undamped.lab.cli.commands.training import Page, Resume, Train
 from undamped.lab.cli.next_steps import next_steps
 from undamped.lab.cli.screen import (
     bars,
@@ -63,6 +64,8 @@ def train(options: Train) -> None:
             )
         resume(Resume(options.interrupted, options.as_json))
         return
+    if options.no_page and options.page == Page.full:
+        raise OptionError("--page full and --no-page contradict each other. Give one of them.")
     if options.from_zoo:
         run, baselines = _copy_from_zoo(options), []
     else:
@@ -71,8 +74,9 @@ def train(options: Train) -> None:
     if is_secondary_rank():
         return
     _report(run, baselines, options.as_json)
-    if options.page:
-        _add_page(run, baselines, options.as_json)
+    if not options.no_page and options.page != Page.none:
+        seconds = math.inf if options.page == Page.full else None
+        _add_page(run, baselines[:1], seconds, options.as_json)
 
 
 def resume(options: Resume) -> None:
@@ -107,12 +111,19 @@ def _live_page(requested: bool) -> Iterator[Callable[[Run], None]]:
             server.stop()
 
 
-def _add_page(run: Run, baselines: list[Run], as_json: bool) -> None:
-    """Write the page, which takes longer than the scores and is written after them."""
+def _add_page(run: Run, baselines: list[Run], seconds: float | None, as_json: bool) -> None:
+    """Write the page, which takes longer than the scores and is written after them.
+
+    Args:
+        run: The run.
+        baselines: Runs to compare with.
+        seconds: Time limit of the measurements; by default 15 or a third of the training.
+        as_json: Whether standard output is for a script.
+    """
     from undamped.lab.cli.verbs.report import write_page
 
     try:
-        path = write_page(run, baselines[0] if baselines else None)
+        path = write_page([run, *baselines], seconds)
     except KeyboardInterrupt:
         typer.echo(f"No page. Write it later: undamped report {run.path}", err=True)
         return

@@ -170,7 +170,7 @@ def select(attempts: list[Attempt], task: Task) -> tuple[Attempt, str]:
             reason = attempts[0].why_not.rstrip(".")
             raise OptionError(
                 f"None of the models that auto compares can be used: {reason}. Name a model; "
-                "'undamped list' shows all."
+                "'undamped list models' shows all."
             )
         return best, f"{best.model} was best on {_data(best)}."
     pick = max if task.higher_is_better else min
