@@ -29,7 +29,14 @@ def probes():
     moving = tasks.build("spring", trajectories=8, readings=4, span=0.5, horizon=1.0)
     waves = tasks.build("periodic", series=8)
     layer = nn.TransformerEncoderLayer(2, 1, 4)
+    events = tasks.build("flags", test_lengths=(64, 80), sequences=4)
     return {
+        "events": Probe(
+            undamped.models.SequenceModel("latch", 7, 8, hidden_size=4),
+            events.batch("test", 0, 4).inputs,
+            "events",
+            events,
+        ),
         "oscillators": Probe(
             undamped.models.SequenceModel("unicornn", 2, 1, hidden_size=4, num_layers=2),
             inputs,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from undamped._base.registry import instruments
 from undamped.analysis.core import InapplicableError, Judgement, Layout, Probe, Result, Style, Trace
@@ -33,17 +34,15 @@ class Lengths(Result):
     scores: NDArray[np.float64]
     trained: int
     chance: float
+    sequences: int
     name: str
 
     @classmethod
     def measure(cls, probe: Probe) -> Lengths:
         """Score the model on some test sequences of every length."""
-        task = probe.task
-        if not isinstance(task, LongTests):
+        if not isinstance(probe.task, LongTests):
             raise InapplicableError("its task has no tests at several lengths")
-        scores = [score_test(probe.model, t, SEQUENCES) for t in task.test_tasks().values()]
-        chance = task.chance.metric
-        return cls(task.test_lengths, np.array(scores), task.length, chance, probe.name)
+        return lengths(probe.model, probe.task, name=probe.name)
 
     @property
     def sentence(self) -> str:
@@ -51,7 +50,7 @@ class Lengths(Result):
         steps = ", ".join(f"{length:,}" for length in self.lengths)
         return (
             f"Trained at up to {self.trained:,} steps, the accuracy is {listed} at {steps} steps "
-            f"({SEQUENCES} sequences each); chance is {100 * self.chance:.0f} %."
+            f"({self.sequences} sequences each); chance is {100 * self.chance:.0f} %."
         )
 
     @property
@@ -86,3 +85,19 @@ class Lengths(Result):
             return [line]
         level = [self.chance] * len(self.lengths)
         return [line, style.line(self.lengths, level, "chance level", color=1)]
+
+
+def lengths(
+    model: nn.Module, task: LongTests, *, sequences: int = SEQUENCES, name: str = ""
+) -> Lengths:
+    """Score a model on test sequences of every length of a task.
+
+    Args:
+        model: The model.
+        task: A task with tests at several lengths, such as `flags`.
+        sequences: Largest number of sequences of each length.
+        name: Name of the model in figures.
+    """
+    scores = [score_test(model, test, sequences) for test in task.test_tasks().values()]
+    chance = task.chance.metric
+    return Lengths(task.test_lengths, np.array(scores), task.length, chance, sequences, name)
