@@ -17,6 +17,7 @@ from torch.autograd import Variable, forward_ad
 from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 from torch.utils._pytree import tree_leaves as tree_leaves
+from torch.utils._pytree import tree_map as tree_map
 
 _ENGINE: Any = Variable._execution_engine
 

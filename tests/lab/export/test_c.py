@@ -476,6 +476,7 @@ def test_rows_are_rounded_to_their_own_scales():
 def test_int8_is_the_rounded_model(tmp_path):
     names = ("unicornn", "rellstm", "stamped", "bank", "cfc")
     subjects = {name: VARIANTS[name] for name in names}
+    subjects |= {name: Subject(build(name)) for name in ("lstm", "gru", "rnn")}
     shared, programs = compiled(subjects, tmp_path, int8=True)
     for name, subject in subjects.items():
         samples, times = random_samples(subject, 80, 1, np.random.default_rng(2))
@@ -498,6 +499,16 @@ def test_constant_products_are_rounded_and_others_are_not():
     numbers, scale = quantise(head.weight.detach())
     exact = x @ (numbers * scale.unsqueeze(1)).T + head.bias
     assert torch.allclose(rounded, exact) and torch.equal(between, x @ x.T)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn"])
+def test_a_sequence_is_rounded_as_its_steps_are(name):
+    subject = Subject(build(name))
+    samples, _ = random_samples(subject, 30, 1, np.random.default_rng(3))
+    steps = expected_answers(subject, samples[0], None, int8=True)
+    with int8_weights(subject.model) as model:
+        whole = model(torch.from_numpy(samples[0]).float().unsqueeze(1))
+    assert np.abs(whole.squeeze(0).numpy() - steps[-1]).max() < 1e-5
 
 
 @pytest.fixture(scope="module")

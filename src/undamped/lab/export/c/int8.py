@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import OptionError, RunError
-from undamped._base.torch_internals import TorchDispatchMode, tree_leaves
+from undamped._base.torch_internals import TorchDispatchMode, tree_leaves, tree_map
 from undamped.kernels.dispatch import plain_loops
 from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
 from undamped.lab.export.c.lower import quantise
@@ -26,6 +26,7 @@ from undamped.lab.training.run import Run
 from undamped.models.task_model import TaskModel
 
 _MARK = "undamped_constant"
+_RECURRENT = ("lstm", "gru", "rnn_tanh")
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,9 @@ class Int8Products(TorchDispatchMode):
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         constant = bool(tensors) and all(hasattr(tensor, _MARK) for tensor in tensors)
         name = func.name().removeprefix("aten::").split(".")[0]
-        if not constant and name in ("linear", "matmul", "mm", "mv", "addmm"):
+        if name.removesuffix("_cell") in _RECURRENT:  # one call of torch for many products
+            args = (*args[:2], *tree_map(_rounded_weight, args[2:]))
+        elif not constant and name in ("linear", "matmul", "mm", "mv", "addmm"):
             first = 1 if name == "addmm" else 0  # addmm has the addend before the factors
             left, right = args[first : first + 2]
             if hasattr(right, _MARK) and right.dim() == 2:
@@ -134,6 +137,11 @@ class Int8Products(TorchDispatchMode):
                 if isinstance(tensor, Tensor):
                     setattr(tensor, _MARK, True)
         return result
+
+
+def _rounded_weight(value: Any) -> Any:
+    is_weight = isinstance(value, Tensor) and value.dim() == 2 and hasattr(value, _MARK)
+    return _rounded(value, rows=True) if is_weight else value
 
 
 def _rounded(matrix: Tensor, *, rows: bool) -> Tensor:
