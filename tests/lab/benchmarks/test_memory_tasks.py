@@ -37,6 +37,7 @@ def test_scores_are_files_that_are_not_computed_again(tmp_path):
     assert (tmp_path / "memory-tasks.png").stat().st_size > 3000
     paper = (tmp_path / "paper.md").read_text()
     assert paper.startswith("---") and "| flags |" in paper and "{{" not in paper
+    assert "have 128, 1,024 steps" in " ".join(paper.split())
 
 
 def test_a_model_of_a_third_party_takes_part(tmp_path):
@@ -81,8 +82,22 @@ def test_the_small_table_comes_first():
 
 
 def test_a_refusal_is_part_of_the_scores(tmp_path):
-    report = run(models=("gru-d",), trained=(128,), out=tmp_path, **SMALL | {"tested": (64,)})
-    assert report.records[0].refused or report.records[0].accuracy
+    calls = []
+
+    @models.register("stops-early")
+    class StopsEarly(WindowPerceptron):
+        """A window that refuses its third batch."""
+
+        def run(self, batch, state=None):
+            calls.append(batch)
+            if len(calls) > 2:
+                raise OptionError("this model reads two batches")
+            return super().run(batch, state)
+
+    report = run(models=("stops-early",), trained=(128,), out=tmp_path, **SMALL)
+    (record,) = report.records
+    assert record.refused == "this model reads two batches" and not record.accuracy
+    assert "| stops-early | this model reads two batches |" in report.markdown()
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,10 @@ def test_runs_are_listed_with_their_scores(trained, tmp_path):
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "run.json").write_text("{")
     assert "damaged" in ok("runs", str(tmp_path))
+    settings = {"task": {"name": "[red]"}, "model": {"name": "a\x1b[2J"}, "status": "finished"}
+    (tmp_path / "x" / "run.json").write_text(json.dumps(settings))
+    printed = ok("runs", str(tmp_path))
+    assert "[red]" in printed and "\x1b[2J" not in printed
     code, _, message = invoke("runs", str(tmp_path / "none"))
     assert code == 2 and "No such folder" in message
 

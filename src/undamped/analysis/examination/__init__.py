@@ -117,7 +117,9 @@ def doctor(
     """
     if not isinstance(model, nn.Module):
         raise OptionError(f"doctor takes an nn.Module, got {type(model).__name__}.")
-    first = inputs if isinstance(inputs, Tensor) else inputs[0]
+    if isinstance(inputs, tuple) and not inputs:
+        raise OptionError("doctor needs inputs: a tensor, or a tuple of the arguments of forward.")
+    first = inputs[0] if isinstance(inputs, tuple) else inputs
     if batch_first is None and isinstance(first, Tensor) and first.dim() == 2:
         batch_first = _inner_layout(model)
     layout = layout_of(model, first, batch_first)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, get_type_hints
 
 from undamped._base.errors import OptionError, RunError, UndampedError
 from undamped._base.options import PositiveFloat, PositiveInt, convert, unknown_name
@@ -151,10 +151,10 @@ class Score:
                 f"{path} is not a file of scores of format {FORMAT}. Remove it, or use the version "
                 "of undamped that wrote it."
             )
-        types = {f: t for f, t in cls.__annotations__.items() if f != "accuracy"}
-        names = {"int": int, "str": str, "bool": bool, "float": float}
+        types = get_type_hints(cls)
+        del types["accuracy"]
         try:
-            values = {name: convert(names[t], stored[name], name) for name, t in types.items()}
+            values = {name: convert(kind, stored[name], name) for name, kind in types.items()}
             accuracy = {
                 str(int(steps)): convert(float, value, "accuracy")
                 for steps, value in dict(stored["accuracy"]).items()
@@ -241,10 +241,8 @@ def _check(tasks: Sequence[str], entrants: Mapping[str, Entrant]) -> None:
     for name, entrant in entrants.items():
         if entrant.model not in model_registry:
             raise unknown_name("model", name, [*ENTRANTS, *model_registry])
-        if name in ENTRANTS and ENTRANTS[name].train.get("steps"):
-            continue  # a closed-form model refuses data, not a task
-        for task in tasks[:1]:
-            resolve(entrant.model, task, {"model": dict(entrant.options)}, 0, False)
+        if "steps" not in entrant.train:  # a closed-form model refuses data, not a task
+            resolve(entrant.model, tasks[0], {"model": dict(entrant.options)}, 0, False)
 
 
 def _plan(
@@ -277,9 +275,7 @@ def _train(
         "seed": 1000 * stub.seed,
         **({} if stub.trained == SHORT else {"shortest": stub.trained}),
     }
-    train = {"cpu_seconds": cpu_seconds, **entrant.train}
-    if "steps" in entrant.train:
-        del train["cpu_seconds"]
+    budget = {} if "steps" in entrant.train else {"cpu_seconds": cpu_seconds}
     values = asdict(stub)
     task = task_registry[stub.task](**options)
     values["chance"] = task.chance.metric
@@ -290,7 +286,7 @@ def _train(
                 stub.task,
                 model_options=entrant.options,
                 task_options=options,
-                train=train,
+                train={**entrant.train, **budget},
                 seed=stub.seed,
                 out=out,
                 progress=False,
@@ -586,5 +582,14 @@ def paper(report: Report) -> str:
     Args:
         report: The report of the folder.
     """
-    template = files("undamped.lab.benchmarks").joinpath("memory_paper.md")
-    return template.read_text(encoding="utf-8").replace("{{tables}}", report.markdown().strip())
+    text = files("undamped.lab.benchmarks").joinpath("memory_paper.md").read_text(encoding="utf-8")
+    networks = [score for score in report.records if not score.certificate]
+    values = {
+        "seconds": f"{max((score.cpu_seconds for score in networks), default=0):.0f}",
+        "trained": ", ".join(f"{n:,}" for n in sorted({score.trained for score in networks})),
+        "sequences": f"{max((score.sequences for score in networks), default=0):,}",
+        "tables": report.markdown().strip(),
+    }
+    for name, value in values.items():
+        text = text.replace(f"{{{{{name}}}}}", value)
+    return text

@@ -80,7 +80,7 @@ def _build(text: str) -> tuple[nn.Module, Any]:
         names = runpy.run_path(str(path))
         build: Any = names.get(function)
         model: Any = build() if callable(build) else None
-    except (ImportError, SyntaxError, TypeError, ValueError, RuntimeError, NameError) as error:
+    except Exception as error:  # code of the user, which may raise anything
         kind = type(error).__name__
         raise OptionError(f"{text} cannot be built: {kind}: {error}") from error
     finally:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import webbrowser
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
-from undamped._base.errors import RunError
+from undamped._base.errors import RunError, printable
 from undamped.lab.cli.commands.runs import Env, Open, Runs
 from undamped.lab.cli.screen import console, print_json, print_lines
+from undamped.lab.files import read_json
 
 NOT_TEST_SPLITS = ("valid", "chance", "throughput")
 PAGES = ("report.html", "diagnosis.html")
@@ -38,7 +39,8 @@ def runs(options: Runs) -> None:
         if row["score"] is not None:
             score = f"{row['score']:.4g} {row['metric']}"
         time = "–" if row["seconds"] is None else f"{row['seconds']:.0f} s"
-        table.add_row(row["run"], row["task"], row["model"], row["status"], score, time)
+        texts = (row["run"], row["task"], row["model"], row["status"], score, time)
+        table.add_row(*(escape(printable(text)) for text in texts))
     console().print(table)
 
 
@@ -51,10 +53,10 @@ def summary_of(folder: Path) -> dict[str, Any]:
     row: dict[str, Any] = {"run": str(folder), "task": "–", "model": "–", "status": "damaged"}
     row |= dict.fromkeys(("metric", "split", "score", "seconds"))
     try:
-        settings = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        settings = read_json(folder / "run.json")
         row |= {key: str(settings[key]["name"]) for key in ("task", "model")}
         row |= {"status": str(settings["status"]), **_score(settings.get("result") or {})}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (RunError, ValueError, KeyError, TypeError, AttributeError):
         row["status"] = "damaged"
     return row
 
