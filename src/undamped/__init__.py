@@ -21,13 +21,11 @@ _NAMES = {
     "load": "undamped.lab.training.zoo_runs",
     "odeint": "undamped.ode",
     "odeint_adjoint": "undamped.ode",
-    "odeint_dense": "undamped.ode",
-    "odeint_event": "undamped.ode",
     "plain_loops": "undamped.kernels.dispatch",
     "restore": "undamped.nn.acceleration",
     "solve": "undamped.ode",
 }
 
-_PACKAGES = ("analysis", "extend", "lab", "models", "nn", "ode", "testing")
+_PACKAGES = ("analysis", "extend", "lab", "models", "nn", "ode")
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES, _PACKAGES)

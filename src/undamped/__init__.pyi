@@ -9,7 +9,6 @@ from undamped import lab as lab
 from undamped import models as models
 from undamped import nn as nn
 from undamped import ode as ode
-from undamped import testing as testing
 from undamped.analysis import doctor as doctor
 from undamped.kernels.dispatch import plain_loops as plain_loops
 from undamped.lab.estimators import SequenceClassifier as SequenceClassifier
@@ -22,8 +21,6 @@ from undamped.nn.acceleration import accelerate as accelerate
 from undamped.nn.acceleration import restore as restore
 from undamped.ode import odeint as odeint
 from undamped.ode import odeint_adjoint as odeint_adjoint
-from undamped.ode import odeint_dense as odeint_dense
-from undamped.ode import odeint_event as odeint_event
 from undamped.ode import solve as solve
 from undamped.ode.flows import NeuralODE as NeuralODE
 from undamped.version import __version__ as __version__

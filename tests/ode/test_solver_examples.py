@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from undamped import odeint, odeint_adjoint, odeint_event
+from undamped.ode import odeint, odeint_adjoint, odeint_event
 
 INTERFACES = [odeint, odeint_adjoint]
 

@@ -320,7 +320,7 @@ def test_a_bouncing_ball(interface):
         def bounces(self, count):
             state, t0 = (self.height, torch.zeros(1, dtype=D)), self.t0
             for _ in range(count):
-                t0, solution = undamped.odeint_event(
+                t0, solution = undamped.ode.odeint_event(
                     self,
                     state,
                     t0,
@@ -344,7 +344,7 @@ def test_a_bouncing_ball(interface):
                 sides.append(float(ball.bounces(3)))
                 parameter -= step
         assert abs(float(gradient) - (sides[0] - sides[1]) / 2e-4) < 1e-4
-    back, _ = undamped.odeint_event(
+    back, _ = undamped.ode.odeint_event(
         lambda t, y: torch.ones_like(y),
         torch.ones(1, dtype=D),
         torch.tensor(2.0, dtype=D),
@@ -584,14 +584,14 @@ def test_a_solution_as_a_function_of_time():
     y0 = torch.tensor([1.0, 2.0], dtype=D, requires_grad=True)
     ends = torch.tensor([0.0, 2.0], dtype=D)
     found = []
-    for library in (undamped, torchdiffeq):
+    for library in (undamped.ode, torchdiffeq):
         when = torch.tensor(1.3, dtype=D, requires_grad=True)
         solution = library.odeint_dense(lambda t, y: -rate * y + torch.sin(t), y0, *ends)
         value = solution(when)
         found.append((value, *torch.autograd.grad(value.sum(), (rate, y0, when))))
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
-    fixed = undamped.odeint_dense(
+    fixed = undamped.ode.odeint_dense(
         lambda t, y: -y, y0, 0.0, 2.0, method="rk4", options={"step_size": 0.1}
     )
     torch.testing.assert_close(fixed(1.3), y0 * math.exp(-1.3), rtol=1e-5, atol=1e-6)

@@ -19,7 +19,7 @@ def lazy_names(
         modules: Public names, and the modules in which they are defined.
         packages: Subpackages that belong to the public names.
     """
-    public = sorted({*modules, *packages})
+    public = sorted(name for name in (*modules, *packages) if name != "__version__")
 
     def directory() -> list[str]:
         return sorted({*vars(sys.modules[package]), *public})

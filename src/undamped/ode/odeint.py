@@ -209,7 +209,7 @@ def odeint_dense(
         options: Further settings by name.
 
     Example:
-        >>> solution = undamped.odeint_dense(lambda t, y: -y, torch.ones(3), 0.0, 1.0)
+        >>> solution = undamped.ode.odeint_dense(lambda t, y: -y, torch.ones(3), 0.0, 1.0)
         >>> solution(0.3)
     """
     t = torch.stack([torch.as_tensor(time, dtype=torch.float64).reshape(()) for time in (t0, t1)])
