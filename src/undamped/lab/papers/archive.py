@@ -119,7 +119,7 @@ def run(
         seeds: Number of seeds; deterministic models have one.
         seed: The first of them.
         steps: Updates of trained networks, instead of a time.
-        network_seconds: Time for a trained network on each dataset.
+        network_seconds: CPU time for a trained network on each dataset.
         minutes: Time for `auto` on each dataset.
         options: Folder and progress; see `RunOptions`.
 
@@ -131,7 +131,7 @@ def run(
         2019. A. Bagnall and others. The UEA multivariate time series classification archive, 2018.
     """
     check_available(sets, models)
-    budget = {"seconds": network_seconds} if steps is None else {"steps": steps}
+    budget = {"cpu_seconds": network_seconds} if steps is None else {"steps": steps}
     datasets: list[Dataset] = []
     total = len(sets) * len(models)
     for index, name in enumerate(sets):

@@ -98,7 +98,7 @@ def run(
         tasks: Registry names of tasks: digits in noise, adding, an early cue.
         sets: Datasets of the UCR and UEA archives that have been fetched.
         models: Registry names.
-        network_seconds: Time for a trained network on each task, instead of the number of updates
+        network_seconds: CPU time for a trained network on each task, instead of the number of updates
             of the task's recipe, which does not depend on the machine.
         batches: Batches of 50 sequences for closed-form models where a task generates its data.
         length: Steps of the recordings of `first-cue`.
@@ -123,7 +123,9 @@ def run(
         scores = {}
         for number, model in enumerate(models):
             budget["progress"](f"{name}, {model}", (index + number / len(models)) / len(plan))
-            train: dict[str, Any] = {} if network_seconds is None else {"seconds": network_seconds}
+            train: dict[str, Any] = (
+                {} if network_seconds is None else {"cpu_seconds": network_seconds}
+            )
             if model not in recurrent:
                 endless = task.count("train", 50) is None
                 train = {"steps": batches, "batch_size": 50} if endless else {}
