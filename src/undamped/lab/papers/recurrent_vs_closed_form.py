@@ -98,8 +98,8 @@ def run(
         tasks: Registry names of tasks: digits in noise, adding, an early cue.
         sets: Datasets of the UCR and UEA archives that have been fetched.
         models: Registry names.
-        network_seconds: CPU time for a trained network on each task, instead of the number of updates
-            of the task's recipe, which does not depend on the machine.
+        network_seconds: CPU time for a trained network on each task, instead of the number of
+            updates of the task's recipe, which does not depend on the machine.
         batches: Batches of 50 sequences for closed-form models where a task generates its data.
         length: Steps of the recordings of `first-cue`.
         budget: Seed, folder and progress; see `SeedOptions`.
