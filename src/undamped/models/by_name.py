@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from undamped._base.contract import TaskShape
 from undamped._base.errors import OptionError
 from undamped._base.registry import models
 from undamped.models.task_model import TaskModel, is_kind
 
 
-def build(name: str, **options: Any) -> Any:
+def build(name: str, **options: Any) -> nn.Module:
     """Build any model by its registry name.
 
     Args:

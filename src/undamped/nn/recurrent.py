@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor
@@ -45,6 +45,27 @@ class Recurrent(CellStack):
     """A cell unrolled in time, built with the arguments of `CellStack`."""
 
     # Calls
+
+    if TYPE_CHECKING:  # torch declares that a call returns Any
+
+        @overload
+        def __call__(
+            self,
+            input: Tensor,
+            state: Tensor | State | None = None,
+            lengths: Tensor | None = None,
+            *,
+            hx: Tensor | State | None = None,
+        ) -> tuple[Tensor, Tensor | State]: ...
+        @overload
+        def __call__(
+            self,
+            input: PackedSequence,
+            state: Tensor | State | None = None,
+            *,
+            hx: Tensor | State | None = None,
+        ) -> tuple[PackedSequence, Tensor | State]: ...
+        def __call__(self, *arguments: Any, **keywords: Any) -> Any: ...
 
     @in_full_precision
     def forward(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,9 @@ from torch.nn.utils.rnn import PackedSequence
 from undamped._base.errors import OptionError, ShapeError, shortened
 from undamped.kernels.dispatch import through_operator
 from undamped.nn.bases.cell import Cell, State
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def padding_mask(x: Tensor, lengths: Tensor) -> Tensor:
@@ -154,12 +157,13 @@ def check_lengths(lengths: Tensor | None, x: Tensor) -> Tensor | None:
     return None if all_full(lengths, x) else lengths
 
 
-def in_full_precision(method: Callable[..., Any]) -> Callable[..., Any]:
+def in_full_precision(method: Callable[P, R]) -> Callable[P, R]:
     """Run a method of a network in full precision, also inside `torch.autocast`.
 
     A state that is carried over thousands of steps would be lost in the eight bits of a bfloat16.
     So layers around the network may be rounded, but not the recurrence.
     """
+    call: Any = method
 
     @functools.wraps(method)
     def run(self: nn.Module, input: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -172,9 +176,10 @@ def in_full_precision(method: Callable[..., Any]) -> Callable[..., Any]:
             )
         device = tensor.device.type
         if device == "meta" or not torch.is_autocast_enabled(device):
-            return method(self, input, *arguments, **keywords)
+            return call(self, input, *arguments, **keywords)
         with torch.autocast(device, enabled=False):
             unrounded = input.to(next(self.parameters()).dtype)
-            return method(self, unrounded, *arguments, **keywords)
+            return call(self, unrounded, *arguments, **keywords)
 
-    return run
+    wrapped: Any = run
+    return wrapped

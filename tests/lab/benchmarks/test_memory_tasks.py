@@ -1,6 +1,7 @@
 """The memory benchmark: plan, scores, certificates and what it refuses."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -15,6 +16,14 @@ SMALL = {"tasks": ("flags",), "seeds": 1, "cpu_seconds": 0.2, "tested": (64, 256
 
 def score(entrant, accuracy, trained=128, certificate=False, **more):
     return Score("flags", entrant, trained, 0, certificate, 0.125, accuracy, 400, **more)
+
+
+def test_trainings_of_different_times_are_not_compared(tmp_path):
+    (tmp_path / "scores").mkdir()
+    stored = asdict(score("latch", {"64": 0.5}, budget=30.0))
+    (tmp_path / "scores" / "flags--latch--128--0.json").write_text(json.dumps(stored))
+    with pytest.raises(OptionError, match="trained for 30 CPU seconds"):
+        run(**SMALL, models=("latch",), out=tmp_path)
 
 
 def test_scores_are_files_that_are_not_computed_again(tmp_path):
@@ -117,7 +126,7 @@ def test_impossible_requests_are_refused_before_any_training(tmp_path, options, 
 
 @pytest.mark.parametrize(
     "change",
-    [{"format": 2}, {"accuracy": [1]}, {"accuracy": {"x": 1.0}}, {"seed": "one"}, {"chance": None}],
+    [{"format": 1}, {"accuracy": [1]}, {"accuracy": {"x": 1.0}}, {"seed": "one"}, {"chance": None}],
 )
 def test_incompatible_files_of_scores_are_named(tmp_path, change):
     path = tmp_path / "a.json"

@@ -7,13 +7,16 @@ any instrument by name.
 
 from __future__ import annotations
 
+import html
 import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -129,6 +132,22 @@ class Result(Record, ABC):
     def plot(self) -> Any:
         """Return the result as a plotly figure."""
         return new_figure(*layout_and_traces({getattr(self, "name", ""): self}))
+
+    def _repr_html_(self) -> str:
+        """Return the sentence, the table and, if matplotlib is installed, the figure."""
+        parts = [f"<p>{html.escape(self.sentence)}</p>"] if self.sentence else []
+        if self.rows:
+            cells = [f"<th>{html.escape(name)}</th>" for name in self.columns]
+            lines = [cells, *([f"<td>{html.escape(c)}</td>" for c in row] for row in self.rows)]
+            body = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+            parts.append(f"<table>{body}</table>")
+        if find_spec("matplotlib") is not None:
+            with TemporaryDirectory() as folder:
+                path = Path(folder) / "figure.svg"
+                self.save_figure(path)
+                svg = path.read_text(encoding="utf-8")
+            parts.append(svg[svg.index("<svg") :])
+        return "".join(parts)
 
     def save_figure(self, path: str | Path) -> None:
         """Draw the result into a .png, .svg or .pdf file.

@@ -50,7 +50,7 @@ LENGTHS = (256, 1024, 4096, 16384)
 SHORT = 128
 """Steps of the longest sequences of short training."""
 SOLVED = 0.95
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,7 @@ class Score:
         chance: The accuracy of the commonest answer.
         accuracy: Accuracy on held-out sequences, by their number of steps.
         sequences: Number of test sequences of each length.
+        budget: The limit of CPU time; 0 for a model in closed form.
         cpu_seconds: CPU time of training.
         updates: Optimizer steps.
         parameters: Number of trained parameters.
@@ -130,6 +131,7 @@ class Score:
     chance: float
     accuracy: dict[str, float]
     sequences: int = 0
+    budget: float = 0.0
     cpu_seconds: float = 0.0
     updates: int = 0
     parameters: int = 0
@@ -171,7 +173,7 @@ def run(
     tasks: Sequence[str] = TASKS,
     models: Sequence[str] = tuple(ENTRANTS),
     seeds: PositiveInt = 3,
-    cpu_seconds: PositiveFloat = 30.0,
+    cpu_seconds: PositiveFloat = 60.0,
     trained: Sequence[PositiveInt] = (SHORT, *LENGTHS),
     tested: Sequence[PositiveInt] = LENGTHS,
     minutes: PositiveFloat | None = None,
@@ -201,6 +203,7 @@ def run(
     entrants = {name: ENTRANTS.get(name) or Entrant(name) for name in models}
     _check(tasks, entrants)
     folder = Path(out)
+    _check_budgets(folder, cpu_seconds)
     plan = list(_plan(tasks, entrants, seeds, trained))
     start = time.perf_counter()
     for number, (task, name, length, seed) in enumerate(plan):
@@ -211,12 +214,26 @@ def run(
             if path is not None:
                 progress(f"{task}, {name}, {length} steps, seed {seed}", number / len(plan))
                 write_json(path, asdict(_train(stub, entrants[name], cpu_seconds, tested)))
-    report = summarise([Score.read(path) for path in sorted((folder / "scores").glob("*.json"))])
+    report = summarise(_stored(folder))
     write_text(folder / "report.md", report.markdown())
     write_text(folder / "paper.md", paper(report))
     for name, figure in report.figures().items():
         figure.savefig(folder / f"{name}.png", dpi=110)
     return report
+
+
+def _stored(folder: Path) -> list[Score]:
+    return [Score.read(path) for path in sorted((folder / "scores").glob("*.json"))]
+
+
+def _check_budgets(folder: Path, cpu_seconds: float) -> None:
+    """Refuse a folder whose models had another CPU time: they could not be compared."""
+    others = {score.budget for score in _stored(folder)} - {0.0, cpu_seconds}
+    if others:
+        raise OptionError(
+            f"The models in {folder} were trained for {min(others):g} CPU seconds. Set cpu_seconds="
+            f"{min(others):g} to continue, or choose another folder with --out."
+        )
 
 
 @contextmanager
@@ -270,8 +287,8 @@ def _train(
     options = {
         "length": stub.trained,
         "test_lengths": tuple(length for length in tests if length <= entrant.longest),
-        # Enough to tell a score from chance by a percentage point.
-        "sequences": 2000 if stub.certificate else 256,
+        # A certificate is the best of several models, so its scores need a smaller error.
+        "sequences": 8000 if stub.certificate else 256,
         "seed": 1000 * stub.seed,
         **({} if stub.trained == SHORT else {"shortest": stub.trained}),
     }
@@ -303,6 +320,7 @@ def _train(
             for length in options["test_lengths"]
         },
         "sequences": task.held_out["test"],
+        "budget": budget.get("cpu_seconds", 0.0),
         "cpu_seconds": result["cpu_seconds"],
         "updates": result["steps"],
         "parameters": settings["model"]["parameters"],

@@ -207,7 +207,7 @@ class Benchmark(NamedTuple):
         typer.Argument(
             metavar="[KEY=VALUE]...",
             help="tasks=flags,cups, models=latch,lstm or your own with --with FILE, seeds=3, "
-            "cpu_seconds=30 of each training, trained=128,1024 for the lengths of training.",
+            "cpu_seconds=60 of each training, trained=128,1024 for the lengths of training.",
         ),
     ] = None
     minutes: Annotated[
