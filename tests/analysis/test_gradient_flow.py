@@ -264,3 +264,8 @@ def test_errors_say_what_to_do():
         gradient_flow(net, torch.randn(9, 2, 3), fraction=2.0)
     with pytest.raises(ShapeError, match="scalar"):
         gradient_flow(net, torch.randn(9, 2, 3), loss=lambda y: y)
+
+
+def test_a_notebook_shows_sentence_and_figure():
+    page = gradient_flow(nn.LSTM(3, 4), torch.randn(9, 2, 3))._repr_html_()
+    assert page.startswith("<p>Gradients") and "<svg" in page and "<script" not in page

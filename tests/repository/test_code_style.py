@@ -44,6 +44,7 @@ FEATURES = {
     "C for microcontrollers (lab/export/c, bank_model.py), cost, devices": (0, 3_960, 16),
     "zoo": (1, 420, 3),
     "time limit of pages": (5, 210, 0),
+    "types of calls, HTML of results": (80, 0, 0),
     "overview of entries and runs": (0, 330, 1),
 }
 MAX_LIBRARY_LINES += sum(library for library, _, _ in FEATURES.values())

@@ -35,10 +35,9 @@ PROGRAMS = {
         assert_type(flow.sentence, str)
         assert_type(undamped.build("unicornn", input_size=3, hidden_size=8), torch.nn.Module)
     """,
-    "an estimator, and two mistakes": """
+    "an estimator, and a mistake": """
         model = undamped.SequenceClassifier("bank").fit([[0.0, 1.0]] * 4, [0, 1, 0, 1])
         assert_type(model, undamped.SequenceClassifier)
-        undamped.nn.LSTM(3, 8, batch_fist=True)  # pyright: ignore[reportCallIssue]
         undamped.nn.LSTM(3, "8")  # pyright: ignore[reportArgumentType]
     """,
 }

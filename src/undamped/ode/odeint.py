@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -41,6 +41,37 @@ class PartialSolutionWarning(RuntimeWarning):
     """A solve stopped early, and what it reached is returned."""
 
 
+Y = TypeVar("Y", Tensor, tuple[Tensor, ...])
+
+
+class _Settings(TypedDict, total=False):
+    rtol: Tolerance
+    atol: Tolerance
+    method: str | Solver | None
+    options: dict[str, Any] | None
+    gradient: Gradient | None
+    parameters: Iterable[Tensor]
+    on_failure: Literal["raise", "partial"]
+
+
+@overload
+def odeint(
+    func: Callable[[Any, Any], Any],
+    y0: Y,
+    t: Tensor,
+    *,
+    event_fn: None = None,
+    **settings: Unpack[_Settings],
+) -> Y: ...
+@overload
+def odeint(
+    func: Callable[[Any, Any], Any],
+    y0: Y,
+    t: Tensor,
+    *,
+    event_fn: Callable[[Any, Any], Tensor],
+    **settings: Unpack[_Settings],
+) -> tuple[Tensor, Y]: ...
 def odeint(
     func: Callable[[Any, Any], Any],
     y0: Any,
