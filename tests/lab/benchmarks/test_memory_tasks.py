@@ -9,7 +9,9 @@ from undamped._base.errors import OptionError, RunError, UnknownNameError
 from undamped.extend import models
 from undamped.lab.baselines.window import WindowPerceptron
 from undamped.lab.benchmarks import memory_tasks
-from undamped.lab.benchmarks.memory_tasks import Score, Summary, run, summarise
+from undamped.lab.benchmarks.memory_report import Summary, summarise
+from undamped.lab.benchmarks.memory_scores import Score
+from undamped.lab.benchmarks.memory_tasks import run
 
 SMALL = {"tasks": ("flags",), "seeds": 1, "cpu_seconds": 0.2, "tested": (64, 256)}
 
