@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from family_oracles import array, linoss
+from family_oracles import array, linoss, lmu, s4d
 
 import undamped
 from oracles import sigmoid
 from undamped._base.errors import OptionError
 from undamped.analysis import measure
 from undamped.nn.light import positive
+from undamped.nn.lmu import legendre_memory
 
 logistic = torch.nn.functional.logsigmoid
 
@@ -144,6 +145,59 @@ def test_the_eigenvalues_of_lru_start_uniform_in_a_disc_or_as_those_of_s5():
     np.testing.assert_allclose(s5.gain_log.exp().detach(), gains, rtol=1e-4)
     with pytest.raises(OptionError, match="smallest must be"):
         undamped.nn.LRU(3, 4, smallest=0.9, largest=0.5)
+
+
+@pytest.mark.parametrize("start", ["lin", "inv", "legs"])
+@pytest.mark.parametrize("discretisation", ["zoh", "bilinear"])
+def test_s4d_is_the_papers_equation_from_every_start(start, discretisation):
+    torch.manual_seed(0)
+    options = {"modes": 6, "start": start, "discretisation": discretisation}
+    net = undamped.nn.S4D(3, 5, **options)
+    x, double = inputs(60), net.double()
+    expected = s4d(x.numpy(), double.cell(0))
+    np.testing.assert_allclose(double(x)[0].detach(), expected, atol=1e-12)
+    cell = double.cell(0)
+    n = np.arange(6)
+    paper = {"lin": np.pi * n, "inv": 12 / np.pi * (12 / (2 * n + 1) - 1)}
+    if start in paper:
+        np.testing.assert_allclose(cell.frequency[0].detach(), paper[start], rtol=1e-6)
+    assert torch.allclose(cell.rate_log.exp(), torch.tensor(0.5).double())
+    assert all(result.holds for result in measure(cell))
+    with pytest.raises(OptionError, match="smallest_step must be at most"):
+        undamped.nn.S4D(3, 5, smallest_step=0.5)
+
+
+def test_a_legendre_memory_holds_the_last_window_and_never_grows():
+    """Its polynomials reproduce a slow signal from θ steps ago until now."""
+    order, window = 12, 64
+    step, drive = legendre_memory(order, window)
+    assert torch.linalg.matrix_norm(step, 2) <= 1 + 1e-12
+    assert torch.linalg.matrix_norm(legendre_memory(256, 784.0)[0], 2) <= 1 + 1e-12
+    signal = np.sin(2 * np.pi * np.arange(300) / 100)
+    m = np.zeros(order)
+    for u in signal:
+        m = step.numpy() @ m + drive[:, 0].numpy() * u
+    for age in (8, 32, 56):
+        value = m @ (np.sqrt(2 * np.arange(order) + 1) * legendre_values(order, 2 * age / window))
+        assert abs(value - np.sin(2 * np.pi * (299.5 - age) / 100)) < 0.02
+
+
+def legendre_values(order, x):
+    """P_i(x − 1)."""
+    return np.polynomial.legendre.legvander(np.array([x - 1]), order - 1)[0]
+
+
+@pytest.mark.parametrize("feedback", [False, True])
+def test_lmu_is_the_papers_equation_in_both_precisions(feedback):
+    torch.manual_seed(1)
+    options = {"order": 16, "window": 40.0, "channels": 2, "feedback": feedback}
+    net = undamped.nn.LMU(3, 5, **options)
+    if feedback:
+        torch.nn.init.normal_(net.cell(0).memory_encoder, std=0.05)
+    x = inputs(80)
+    expected = lmu(x.numpy(), net.double().cell(0))
+    np.testing.assert_allclose(net(x)[0].detach(), expected, atol=1e-12)
+    np.testing.assert_allclose(net.float()(x.float())[0].detach(), expected, atol=2e-5)
 
 
 def test_candidates_of_zero_have_the_papers_slope():

@@ -366,6 +366,49 @@ def lru(x, cell):
     return np.stack(outputs)
 
 
+def s4d(x, cell):
+    step = np.exp(array(cell.step_log))
+    A = -np.exp(array(cell.rate_log)) + 1j * array(cell.frequency)
+    if cell.discretisation == "zoh":
+        A_bar = np.exp(step * A)
+        B_bar = (A_bar - 1) / A
+    else:
+        A_bar = (1 + step * A / 2) / (1 - step * A / 2)
+        B_bar = step / (1 - step * A / 2)
+    C, D = array(cell.output_weight) @ np.array([1, 1j]), array(cell.pass_weight)
+    h, outputs = np.zeros((x.shape[1], *A.shape), complex), []
+    for x_t in x:
+        u = x_t if cell.encoder is None else x_t @ array(cell.encoder).T
+        h = A_bar * h + B_bar * u[:, :, None]
+        outputs.append(2 * (C * h).sum(-1).real + D * u)
+    return np.stack(outputs)
+
+
+def lmu(x, cell):
+    """Memories in the paper's coordinates; those of the cell are divided by √(2i + 1)."""
+    i = np.arange(cell.order)
+    signs = np.where(i[:, None] < i, -1.0, (-1.0) ** (i[:, None] - i + 1))
+    A = (2 * i[:, None] + 1) * signs / cell.window
+    B = (2 * i + 1) * (-1.0) ** i / cell.window
+    A_bar = scipy.linalg.expm(A)
+    B_bar = np.linalg.solve(A, (A_bar - np.eye(cell.order)) @ B)
+    e_x, W_x, W_m, b = (
+        array(p) for p in (cell.encoder, cell.input_weight, cell.memory_weight, cell.bias)
+    )
+    h, m = np.zeros((x.shape[1], cell.hidden_size)), np.zeros((x.shape[1], *e_x.shape[:1], len(i)))
+    outputs = []
+    for x_t in x:
+        u, direct = x_t @ e_x.T, 0
+        if cell.feedback:
+            u = u + h @ array(cell.hidden_encoder).T
+            u = u + m.reshape(len(m), -1) @ array(cell.memory_encoder).T
+            direct = h @ array(cell.weight_hh).T
+        m = m @ A_bar.T + u[:, :, None] * B_bar
+        h = np.tanh(x_t @ W_x.T + direct + m.reshape(len(m), -1) @ W_m.T + b)
+        outputs.append(h)
+    return np.stack(outputs)
+
+
 def kept_positive(v):
     return np.where(v >= 0, v + 0.5, sigmoid(v))
 
@@ -438,6 +481,8 @@ ORACLES = {
     "linoss": linoss,
     "d-linoss": dlinoss,
     "lru": lru,
+    "s4d": s4d,
+    "lmu": lmu,
     "mingru": mingru,
     "minlstm": minlstm,
     "latch": latch,

@@ -23,6 +23,7 @@ from undamped.nn.light import MinLSTM as MinLSTM
 from undamped.nn.light import SRU as SRU
 from undamped.nn.linoss import DLinOSS as DLinOSS
 from undamped.nn.linoss import LinOSS as LinOSS
+from undamped.nn.lmu import LMU as LMU
 from undamped.nn.lru import LRU as LRU
 from undamped.nn.lstm import GRU as GRU
 from undamped.nn.lstm import LSTM as LSTM
@@ -46,6 +47,7 @@ from undamped.nn.relrnn import RelRNN as RelRNN
 from undamped.nn.rnn import IRNN as IRNN
 from undamped.nn.rnn import RNN as RNN
 from undamped.nn.rnn import RNNOrth as RNNOrth
+from undamped.nn.s4d import S4D as S4D
 from undamped.nn.sab import SAB as SAB
 from undamped.nn.spectral import SpectralRNN as SpectralRNN
 from undamped.nn.spectral import nnRNN as nnRNN

@@ -152,15 +152,20 @@ def _ring(
     return shrink, largest_phase * torch.rand(modes).clamp(min=1e-6)
 
 
-def _hippo(modes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw the steps of S5; return −ln|λ|, the phase, and the factor of the input."""
+def legs_frequencies(modes: int) -> Tensor:
+    """Return the positive imaginary parts of the eigenvalues of the normal part of HiPPO-LegS."""
     size = 2 * modes
     root = (2 * torch.arange(size, dtype=torch.float64) + 1).sqrt()
     # The normal part of HiPPO-LegS is −1/2 on the diagonal and half of the outer product elsewhere,
     # with opposite signs: skew, so that its eigenvalues are conjugate pairs.
     skew = 0.5 * torch.outer(root, root)
     skew = skew.triu(1) - skew.tril(-1)
-    frequencies = torch.linalg.eigvalsh(1j * skew)[modes:]  # the positive half
+    return torch.linalg.eigvalsh(1j * skew)[modes:]
+
+
+def _hippo(modes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw the steps of S5; return −ln|λ|, the phase, and the factor of the input."""
+    frequencies = legs_frequencies(modes)
     low, high = (math.log(step) for step in STEPS)
     step = torch.empty(modes).uniform_(low, high).exp()
     rates = torch.complex(torch.full_like(frequencies, -0.5), frequencies)

@@ -167,7 +167,8 @@ def assert_close(found, expected, exact):
 
 VARIANTS = {
     **{
-        name: Subject(build(name), classes=()) for name in ("unicornn", "lstm", "linoss", "rellstm")
+        name: Subject(build(name), classes=())
+        for name in ("unicornn", "lstm", "linoss", "rellstm", "s4d", "lmu")
     },
     "eurnn": Subject(build("eurnn", readout="every"), classes=()),
     "mean_readout": Subject(build("unicornn", readout="mean")),

@@ -345,6 +345,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "neg": plain("Neg"),
     "real": _part(0),
     "relu": plain("Relu"),
+    "reshape": _reshape,
     "remainder.Scalar": _remainder,
     "round": plain("Round"),
     "rsqrt": lambda record, result, x: record.graph.node("Reciprocal", record.node("Sqrt", x)),
