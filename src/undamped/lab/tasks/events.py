@@ -144,12 +144,18 @@ class EventTask(LongTests):
         ]
         return torch.stack(counts) / orders.shape[1]
 
-    def draw_steps(self, split: Split, size: int, steps: int, generator: torch.Generator) -> Batch:
-        """Draw sequences with the events in the first half."""
+    def draw_events(
+        self, size: int, steps: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Draw the order of the events, and their times in the first half; (events, size) each."""
         count, half = len(self.multiset), steps // 2
         order = torch.rand(count, size, generator=generator).argsort(0)
-        events = self.multiset[order]
         times = torch.rand(half, size, generator=generator).argsort(0)[:count].sort(0).values
+        return self.multiset[order], times
+
+    def draw_steps(self, split: Split, size: int, steps: int, generator: torch.Generator) -> Batch:
+        """Draw sequences with the events in the first half."""
+        events, times = self.draw_events(size, steps, generator)
         symbols = torch.randint(0, self.symbols, (steps, size), generator=generator)
         symbols.scatter_(0, times, events)
         marks = torch.zeros(steps, size, 1).scatter_(0, times.unsqueeze(-1), 1.0)
