@@ -169,8 +169,8 @@ class S4DCell(Cell):
         step, rate = self.step_log.exp(), self.rate_log.exp()
         if self.discretisation == "zoh":
             return torch.exp(-step * rate).flatten().repeat(2)
-        turned = (step * self.frequency / 2) ** 2
-        over, below = (1 - step * rate / 2) ** 2 + turned, (1 + step * rate / 2) ** 2 + turned
+        phase = (step * self.frequency / 2) ** 2
+        over, below = (1 - step * rate / 2) ** 2 + phase, (1 + step * rate / 2) ** 2 + phase
         return (over / below).sqrt().flatten().repeat(2)
 
 
