@@ -212,9 +212,8 @@ def relation_matrices() -> Any:
 
 def draw(figures: dict[str, Any], out: Path) -> None:
     from playwright.sync_api import sync_playwright
+    from plotly.offline import get_plotlyjs
     from plotly.utils import PlotlyJSONEncoder
-
-    from undamped.lab.report.page import plotly_program
 
     out.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
@@ -223,7 +222,7 @@ def draw(figures: dict[str, Any], out: Path) -> None:
         )
         page = browser.new_page()
         page.set_content("<div id=plot></div>")
-        page.add_script_tag(content=plotly_program())
+        page.add_script_tag(content=get_plotlyjs())
         for name, figure in figures.items():
             data = json.loads(json.dumps(figure, cls=PlotlyJSONEncoder))
             url = page.evaluate(

@@ -9,7 +9,9 @@ import torch
 import undamped
 from lab.report.test_report import big_report
 from undamped.lab import report
+from undamped.lab.report.runs import report_run
 from undamped.lab.report.watch import Watch
+from undamped.lab.training import fit
 from undamped.lab.training.run import Run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -42,6 +44,19 @@ def page_file(tmp_path_factory):
     return report.write(tmp_path_factory.mktemp("page") / "page.html", reports)
 
 
+@pytest.fixture(scope="module")
+def forecast_page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("forecast")
+    months = np.arange(120)
+    noise = np.random.default_rng(0).normal(size=120)
+    sales = 100 + 0.8 * months + 20 * np.sin(2 * np.pi * months / 12) + 4 * noise
+    rows = [f"{m},{value:.2f}" for m, value in zip(months, sales, strict=True)]
+    (folder / "sales.csv").write_text("time,sales\n" + "\n".join(rows) + "\n")
+    options = {"file": str(folder / "sales.csv"), "target": "sales", "horizon": 6}
+    run = fit("ridge-lags", "recordings", task_options=options, out=folder, progress=False)
+    return report.write(folder / "forecast.html", [report_run(run)])
+
+
 @pytest.fixture
 def opened(browser, page_file):
     def open_page(width=1280, height=900, scheme="light", address=None):
@@ -63,7 +78,7 @@ def opened(browser, page_file):
 
 
 def lines(page, plot):
-    return page.locator(f"#plot-{plot} .scatterlayer .trace").count()
+    return page.locator(f"#plot-{plot} g.trace").count()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
@@ -74,9 +89,9 @@ def test_opens_offline_without_errors_and_draws_everything(opened, width, scheme
     assert lines(page, "gradient_flow") == 2
     assert lines(page, "recall") == 2
     assert lines(page, "spectrum") == 3  # two models and the unit circle
-    assert page.locator("#plot-gradient_flow .main-svg").first.bounding_box()[
-        "width"
-    ] > 0.8 * width * (0.6 if width > 1000 else 1)
+    assert page.locator("#plot-gradient_flow svg.chart").bounding_box()["width"] > 0.8 * width * (
+        0.6 if width > 1000 else 1
+    )
     # Nothing sticks out sideways, on a phone least of all.
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     background = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
@@ -102,7 +117,7 @@ def test_plots_are_zoomed_with_keys_and_hovered(opened):
     page = opened()
     plot = page.locator("#plot-gradient_flow")
     plot.focus()
-    span = "document.getElementById('plot-gradient_flow')._fullLayout.xaxis.range"
+    span = "document.getElementById('plot-gradient_flow')._chart.spans[0]"
     before = page.evaluate(span)
     page.keyboard.press("+")
     after = page.evaluate(span)
@@ -111,15 +126,81 @@ def test_plots_are_zoomed_with_keys_and_hovered(opened):
     assert np.allclose(page.evaluate(span), before)
     plot.scroll_into_view_if_needed()
     box = plot.bounding_box()
-    steady = page.evaluate(
-        "(() => { const g = document.getElementById('plot-gradient_flow'), l = g._fullLayout;"
-        " return [l.xaxis._offset + l.xaxis.d2p(40),"
-        " l.yaxis._offset + l.yaxis.d2p(g.data[0].y[40])]; })()"
+    at = page.evaluate("document.getElementById('plot-gradient_flow')._chart.points[40].at")
+    page.mouse.move(box["x"] + at[0], box["y"] + at[1])
+    page.wait_for_selector("#plot-gradient_flow .hovertext")
+    assert "unicornn" in page.locator("#plot-gradient_flow .hovertext").text_content()
+
+
+def test_a_mouse_selects_an_area_and_a_double_click_resets(opened):
+    page = opened()
+    plot = page.locator("#plot-gradient_flow")
+    plot.scroll_into_view_if_needed()
+    spans = "document.getElementById('plot-gradient_flow')._chart.spans"
+    before, box = page.evaluate(spans), plot.bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 400, box["y"] + 200)
+    page.mouse.up()
+    after = page.evaluate(spans)
+    assert all(a[1] - a[0] < b[1] - b[0] for a, b in zip(after, before, strict=True))
+    plot.dblclick(position={"x": 300, "y": 150})
+    assert np.allclose(page.evaluate(spans), before)
+    assert page.problems == []
+
+
+def test_a_curve_of_one_point_has_a_marker(opened, tmp_path):
+    from dataclasses import replace
+
+    curve = [{"step": 0, "valid_loss": 1.0}, {"step": 10, "valid_loss": 0.5, "valid_mse": 2.0}]
+    path = report.write(tmp_path / "one.html", [replace(big_report(0), curve=curve)])
+    page = opened(address=path.as_uri())
+    assert page.locator("#plot-curve-1 g.trace path:not([fill=none])").count() == 1
+    assert page.problems == []
+
+
+def test_the_confusion_matrix_has_numbers_and_all_labels(opened, tmp_path):
+    from undamped.lab.instruments.confusion import Confusion
+
+    names = tuple(f"class {index}" for index in range(24))
+    counts = np.diag(np.arange(24)) + 1
+    path = report.write(
+        tmp_path / "matrix.html",
+        [report.ModelReport("bank", results={"confusion": Confusion(names, counts, "bank")})],
     )
-    page.mouse.move(box["x"] + steady[0] - 3, box["y"] + steady[1])
-    page.mouse.move(box["x"] + steady[0], box["y"] + steady[1])
-    page.wait_for_selector("#plot-gradient_flow .hoverlayer .hovertext")
-    assert "unicornn" in page.locator("#plot-gradient_flow .hoverlayer").text_content()
+    page = opened(address=path.as_uri())
+    texts = page.locator("#plot-confusion text").all_text_contents()
+    assert all(texts.count(name) == 2 for name in names)
+    assert "24" in texts and page.problems == []
+
+
+def test_a_page_of_forecasts_leads_with_the_forecast(opened, forecast_page):
+    page = opened(width=390, address=forecast_page.as_uri())
+    assert page.problems == []
+    # Score and naive baseline, then the forecast with its band, then errors and coverage.
+    assert page.locator("table.scores tr").count() == 2
+    headings = page.locator("h2").all_text_contents()
+    assert headings[:3] == ["Verdict", "Forecasts and what came", "Error by step ahead"]
+    legend = page.locator("#plot-forecast + ul.legend li").all_text_contents()
+    assert legend == ["true values", "80 % band", "forecast"]
+    assert "% of the true values are inside the 80 % band" in page.inner_text("#verdict")
+    assert page.locator("section[aria-labelledby=h-table-forecast] tbody tr").count() == 6
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser, page_file, forecast_page, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    for path in (page_file, forecast_page):
+        # The policy of the page refuses the program of axe, as any other.
+        context = browser.new_context(color_scheme=scheme, bypass_csp=True)
+        page = context.new_page()
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-drawn=yes]")
+        violations = axe.run(page).response["violations"]
+        serious = [v["id"] for v in violations if v["impact"] in ("serious", "critical")]
+        assert not serious, path.name
+        context.close()
 
 
 def test_every_control_is_reached_with_tab(opened):
@@ -232,7 +313,7 @@ def test_live_page_follows_a_run(browser, tmp_path):
         page.on("pageerror", lambda e: problems.append(str(e)))
         page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
         page.goto(watch.url)
-        page.wait_for_selector("#plot-valid_loss .main-svg")
+        page.wait_for_selector("#plot-valid_loss svg.chart")
         assert page.locator("#title").inner_text() == "lstm on copy"
         run.write_metrics([*rows, {"step": 7, "train_loss": 1.0, "valid_loss": 1.0}])
         run.update(status="finished")
@@ -257,9 +338,7 @@ def test_the_page_of_a_sweep_draws_everything(opened, tmp_path):
     written = write_page(folder, trials, {"train.learning_rate": 0.8, "model.kind": 0.2})
     page = opened(address=written.absolute().as_uri())
     assert page.problems == []
-    assert page.locator(".plot .main-svg").first.is_visible()
+    assert page.locator(".plot svg.chart").first.is_visible()
     assert page.locator(".plot").count() == 5
-    # What a browser's policy keeps from drawing says so in its place.
-    assert "WebGL" not in page.inner_text("main")
-    assert page.locator("#plot-parallel .scatterlayer .trace").count() == 3
-    assert page.locator("#plot-history .ytitle").text_content() == "mse"
+    assert page.locator("#plot-parallel g.trace").count() == 3
+    assert page.locator("#plot-history text.title >> nth=1").text_content() == "mse"

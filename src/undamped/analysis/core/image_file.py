@@ -73,6 +73,10 @@ def _add(figure: Any, axes: Any, trace: Trace) -> None:
                 vmax=trace.get("zmax"),
             )
             figure.colorbar(mesh, label=trace.get("colorbar", {}).get("title", {}).get("text", ""))
+            for i, row in enumerate(trace.get("text", ())):
+                for j, text in enumerate(row):
+                    color = "black" if (trace["z"][i][j] or 0) > 0.55 else "white"
+                    axes.text(j, i, text, ha="center", va="center", color=color, fontsize=7)
         case "contour":
             levels = [trace["contours"]["start"]]
             axes.contour(*_grid(x, y, trace["z"]), levels, colors=[trace["line"]["color"]])

@@ -37,7 +37,7 @@ class Confusion(Result):
         "Confusion matrix",
         "predicted class",
         "true class",
-        "Fractions of every true class: a perfect model only has a bright diagonal.",
+        "Numbers of sequences; a perfect model has numbers on the diagonal only.",
         downwards=True,
         legend=False,
     )
@@ -129,7 +129,9 @@ class Confusion(Result):
             return []
         rows = _fractions(self.counts, self.counts.sum(1, keepdims=True))
         names = list(self.classes)
-        return [style.heatmap(rows.round(3), "fraction", x=names, y=names, zmin=0, zmax=1)]
+        numbers = {"text": self.counts.tolist(), "texttemplate": "%{text}"}
+        axes = {"x": names, "y": names, "zmin": 0, "zmax": 1}
+        return [style.heatmap(rows.round(3), "fraction", **axes, **numbers)]
 
 
 def confusion(

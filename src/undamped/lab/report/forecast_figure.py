@@ -33,7 +33,7 @@ def draw_backtest(result: Backtest) -> Any:
     truth = result.series[0][:, 0]
     for panel, model in zip(panels, models, strict=True):
         assert model.forecasts is not None
-        indices = _last_disjoint(model.forecasts.origins, result.horizon)
+        indices = last_disjoint(model.forecasts.origins, result.horizon)
         begin = max(0, int(model.forecasts.origins[indices[0], 1]) - 2 * result.horizon)
         stop = int(model.forecasts.origins[indices[-1], 1]) + result.horizon
         panel.plot(np.arange(begin, stop), truth[begin:stop], color="black", lw=1.0, label="true")
@@ -122,7 +122,7 @@ def _band(
     panel.plot(steps, forecast, color=blue, lw=1.6, label="forecast" if labelled else None)
 
 
-def _last_disjoint(origins: np.ndarray, horizon: int) -> list[int]:
+def last_disjoint(origins: np.ndarray, horizon: int) -> list[int]:
     """Return indices of the last forecasts of the first series that do not overlap, in order."""
     candidates = np.flatnonzero(origins[:, 0] == origins[0, 0])
     candidates = candidates[np.argsort(origins[candidates, 1])][::-1]

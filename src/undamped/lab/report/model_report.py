@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from undamped._base.registry import instruments
 from undamped.analysis.core import Layout, Result, Style, Trace
+from undamped.analysis.core.figures import NO_MODEL
+
+if TYPE_CHECKING:
+    from undamped.lab.report.forecasts import TestForecasts
 
 CURVES = 20
 """Position of the training curves among the instruments."""
@@ -104,6 +108,7 @@ class ModelReport:
         path: Folder of the run.
         findings: What training inferred from the data, in sentences.
         candidates: The models that were compared before one was chosen, from run.json.
+        forecasts: The forecasts of the test split, for a model that forecasts recordings.
     """
 
     name: str
@@ -122,6 +127,7 @@ class ModelReport:
     path: str = ""
     findings: Sequence[str] = ()
     candidates: Sequence[Mapping[str, Any]] = ()
+    forecasts: TestForecasts | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return verdict, remedies and all results for JSON, each under its instrument's name."""
@@ -144,6 +150,7 @@ def plots(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
         if (figure := _instrument(name, reports)) is not None
     ]
     figures += [(CURVES, figure) for figure in _curves(reports)]
+    figures += [(0, figure) for figure in _forecasts(reports)]
     return [figure for _, figure in sorted(figures, key=lambda pair: pair[0])]
 
 
@@ -158,7 +165,21 @@ def _instrument(name: str, reports: Sequence[ModelReport]) -> dict[str, Any] | N
     traces = [t for i, report, result in results for t in result.traces(Style(i, report.name))]
     if not traces:
         return None
-    return _plot(name, results[0][2].layout, traces)
+    layout = results[0][2].layout
+    if len(results) > 1 and {trace["meta"] for trace in traces} - {NO_MODEL} == {results[0][0]}:
+        layout = replace(layout, title=f"{layout.title}: {results[0][1].name}")
+    return _plot(name, layout, traces)
+
+
+def _forecasts(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
+    tests = [(i, r.name, r.forecasts) for i, r in enumerate(reports) if r.forecasts is not None]
+    if not tests:
+        return []
+    from undamped.lab.report.forecasts import figures
+
+    single = len(reports) == 1
+    styled = [(Style(i, "" if single else name), test) for i, name, test in tests]
+    return [_plot(*figure) for figure in figures(styled)]
 
 
 def _curves(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:

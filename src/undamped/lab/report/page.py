@@ -1,7 +1,7 @@
 """The page: one self-contained HTML file that starts with the verdict and opens offline.
 
-The file contains the program of plotly, the data as JSON, style and script. A content security
-policy forbids the browser to load anything else.
+The file contains the data as JSON, style and scripts, which draw the plots as SVG. A content
+security policy forbids the browser to load anything else.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import base64
 import hashlib
 import html
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import fields, replace
@@ -45,8 +46,36 @@ def verdicts(reports: Sequence[ModelReport]) -> str:
     )
     return (
         f'<section id="verdict" aria-labelledby="h-verdict"><h2 id="h-verdict">Verdict</h2>'
-        f'{first}<ul class="verdicts">{items}</ul></section>'
+        f'{first}{scores(reports)}<ul class="verdicts">{items}</ul></section>'
     )
+
+
+def scores(reports: Sequence[ModelReport]) -> str:
+    """Return a table with a bar for every score, the naive baseline and the trivial rule."""
+    scored = [(i, r.name, r.score) for i, r in enumerate(reports) if r.score is not None]
+    if not scored or len({(score.metric, score.split) for _, _, score in scored}) > 1:
+        return ""
+    first = scored[0][2]
+    rows = [(str(index), name, score.value) for index, name, score in scored]
+    rows.sort(key=lambda row: row[2], reverse=first.higher_is_better)
+    if first.baseline is not None:
+        rows.append(("", f"{first.baseline[1]} alone", first.baseline[0]))
+    if first.chance is not None:
+        rows.append(("", "naive baseline", first.chance))
+    finite = [value for _, _, value in rows if math.isfinite(value)]
+    longest = 1.0 if first.metric.endswith("accuracy") else max(finite, default=0.0)
+    body = ""
+    for index, name, value in rows:
+        fraction = value / longest if longest > 0 and math.isfinite(value) else 0.0
+        width = 100 * min(1.0, max(0.0, fraction))
+        model = f' data-model="{index}"' if index else ' class="baseline"'
+        body += (
+            f'<tr{model}><th scope="row">{text(name)}</th><td class="bars"><span style="width:'
+            f'{width:.1f}%"></span></td><td>{text(first.format(value))}</td></tr>'
+        )
+    direction = "higher" if first.higher_is_better else "lower"
+    caption = f"{first.split} {first.metric.replace('_', ' ')}, {direction} is better"
+    return f'<table class="scores"><caption>{text(caption)}</caption><tbody>{body}</tbody></table>'
 
 
 def headline(reports: Sequence[ModelReport]) -> str:
@@ -160,6 +189,20 @@ def instrument(name: str, reports: Sequence[ModelReport]) -> str:
     return _titled(f"table-{name}", title, table(("model", *first.columns), rows))
 
 
+def forecast_table(reports: Sequence[ModelReport]) -> str:
+    """Return the table of errors and coverage by step ahead."""
+    rows = [
+        (i, (report.name, *row))
+        for i, report in enumerate(reports)
+        if report.forecasts is not None
+        for row in report.forecasts.rows
+    ]
+    if not rows:
+        return ""
+    heading = ("model", "steps ahead", "mean absolute error", "true values inside the band")
+    return _titled("table-forecast", "Forecasts, in numbers", table(heading, rows))
+
+
 def candidates(reports: Sequence[ModelReport]) -> str:
     """Return the table of the models that were compared before one was chosen."""
     formats = {"score": ".4g", "draws": "", "valid": ".4g", "parameters": ",", "seconds": ".1f"}
@@ -213,7 +256,7 @@ def settings(reports: Sequence[ModelReport]) -> str:
         command = f"<p>Command: <code>{text(report.command)}</code></p>" if report.command else ""
         path = f"<p>Run: <code>{text(report.path)}</code></p>" if report.path else ""
         rows = [(index, (kind, name, str(value))) for kind, name, value in lines]
-        inner = table(("", "name", "value"), rows) if rows else ""
+        inner = table(("kind", "name", "value"), rows) if rows else ""
         if command or path or inner:
             parts.append(
                 f'<details data-model="{index}"><summary>{text(report.name)}</summary>'
@@ -274,6 +317,7 @@ def page(reports: Sequence[ModelReport], *, title: str = "") -> str:
             verdicts(reports),
             candidates(reports),
             *(section(plot) for plot in figures),
+            forecast_table(reports),
             *(instrument(name, reports) for name in in_order(reports)),
             pending(reports),
             left_out(reports),
@@ -366,7 +410,7 @@ def document(heading: str, body: str, data: dict[str, Any], summary: str = "") -
         data: The data of its script: `plots`, and the number of `models`.
         summary: What the page has, as JSON; see `contents`.
     """
-    style, scripts = asset("page.css"), [plotly_program(), asset("page.js")]
+    style, scripts = asset("page.css"), [asset("chart.js"), asset("page.js")]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy(*scripts)}">'
@@ -404,9 +448,3 @@ def embedded(data: Any) -> str:
 def asset(name: str) -> str:
     """Return the text of a file of this package, such as "page.css"."""
     return (files("undamped.lab.report") / "assets" / name).read_text(encoding="utf-8")
-
-
-def plotly_program() -> str:
-    """Return the JavaScript program of the plotly package."""
-    path = files("plotly") / "package_data" / "plotly.min.js"
-    return path.read_text(encoding="utf-8")

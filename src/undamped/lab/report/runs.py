@@ -13,6 +13,7 @@ from undamped._base.errors import OptionError
 from undamped.lab.export import subject_of
 from undamped.lab.export.c.cost import device_sentences
 from undamped.lab.report.diagnose import CLOSED_FORM, Progress, examine, probe_of
+from undamped.lab.report.forecasts import forecasts_on_test
 from undamped.lab.report.model_report import ModelReport, Note, Remedy, Score
 from undamped.lab.report.remedies import Commands
 from undamped.lab.tasks import optional
@@ -69,6 +70,10 @@ def report_run(
         report = replace(report, verdict=f"not trained yet; {report.verdict}")
     elif score is not None:
         report = _judged_by_score(report, score, _overfitting(settings, curve))
+        forecasts = forecasts_on_test(opened, task)
+        if forecasts is not None and forecasts.sentence:
+            notes = [Note(forecasts.sentence, forecasts.tone), *report.notes]
+            report = replace(report, forecasts=forecasts, notes=notes)
     words = _task_settings(settings["task"].get("options", {}))
     commands = Commands(
         f"undamped train {settings['task']['name']}", settings["model"]["name"], words

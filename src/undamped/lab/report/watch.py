@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from undamped._base.errors import RunError
-from undamped.lab.report.page import asset, plotly_program
+from undamped.lab.report.page import asset
 from undamped.lab.training.run import Run
 
 POLICY = (
@@ -99,7 +99,7 @@ def _page(watch: Watch) -> str:
         f"<title>{title} · undamped</title><style>{asset('page.css')}</style></head><body><main>"
         f'<header><h1 id="title">{title}</h1></header>'
         '<p class="headline" id="status" role="status" aria-live="polite">waiting</p>'
-        '<div id="plots"></div></main><script src="/plotly.js"></script>'
+        '<div id="plots"></div></main><script src="/chart.js"></script>'
         '<script src="/live.js"></script></body></html>\n'
     )
 
@@ -107,7 +107,7 @@ def _page(watch: Watch) -> str:
 def _handler(watch: Watch) -> type[BaseHTTPRequestHandler]:
     answers: dict[str, tuple[str, Callable[[], str]]] = {
         "/": ("text/html", lambda: _page(watch)),
-        "/plotly.js": ("text/javascript", plotly_program),
+        "/chart.js": ("text/javascript", lambda: asset("chart.js")),
         "/live.js": ("text/javascript", lambda: asset("live.js")),
         "/state.json": ("application/json", lambda: json.dumps(watch.state(), allow_nan=False)),
     }

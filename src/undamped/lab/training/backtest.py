@@ -332,15 +332,22 @@ def _backtest_model(
             seconds += settings["result"]["seconds"] + comparison
             if model == AUTO:
                 selected.append(settings["model"]["name"])
-            forecasts, shift = _forecasts(run, task, origins, shift)
+            forecasts, shift = forecasts_of(run, task, origins, shift)
             parts.append(forecasts)
     return ModelBacktest(model, concatenate(parts), seconds, selected)
 
 
-def _forecasts(
-    run: Run, task: SeriesTask, origins: int, shift: np.ndarray
+def forecasts_of(
+    run: Run, task: SeriesTask, origins: int, shift: np.ndarray | None = None
 ) -> tuple[Forecasts, np.ndarray]:
-    """Return the forecasts of a run from origins of its test split, and the shift of the bands."""
+    """Return the forecasts of a run from origins of its test split, and the shift of the bands.
+
+    Args:
+        run: A run with bands.
+        task: Its task.
+        origins: The largest number of forecasts; they are evenly spread.
+        shift: The shift of the bands at the first origin; by default none.
+    """
     model, bands, prepared = run.model(), run.bands(), task.preparation
     assert bands is not None
     answers, truth = answers_and_truth(model, task, "test", 64, origins)
@@ -357,10 +364,11 @@ def _forecasts(
         np.asarray(series[: int(end.max()), channels], dtype=np.float64)
         for series in task.recordings.series
     ]
+    shifted = bands if shift is None else bands.moved(shift)
     bounds, shifts = np.zeros((*truth.shape, len(bands.levels))), []
     for recording in np.unique(windows.origin[test, 0]):
         rows = np.flatnonzero(windows.origin[test, 0] == recording)
-        bounds[rows], after = bands.moved(shift).tracked(answers[rows], truth[rows], first[rows])
+        bounds[rows], after = shifted.tracked(answers[rows], truth[rows], first[rows])
         shifts.append(after.moved_since(bands))
     if answers.ndim == 4:  # a model of quantiles
         values = bounds[..., middle_of(bands.levels)]

@@ -2,7 +2,6 @@
 (function () {
   const every = 1000;
   const plots = document.getElementById("plots");
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   function column(rows, name) {
     const kept = rows.filter((row) => name in row);
@@ -29,18 +28,14 @@
     const kinds = Array.from(names).filter((name) => name.startsWith("valid_"));
     for (const name of kinds) {
       const title = name.slice(6).replaceAll("_", " ");
-      const lines = [["valid", "#0072B2", "solid"], ["train", "#D55E00", "dot"]];
+      const lines = [["valid", "#0072B2", "solid"], ["train", "#0072B2", "dot"]];
       const traces = lines.map(([part, ink, dash]) => Object.assign(
         { type: "scatter", mode: "lines+markers", name: part, line: { color: ink, dash: dash } },
         column(rows, part + name.slice(5))));
-      const axis = { gridcolor: colour("--line"), automargin: true };
-      Plotly.react(panel(name, title), traces, {
-        xaxis: Object.assign({ title: { text: "step" } }, axis),
-        yaxis: Object.assign({ title: { text: title }, type: title === "loss" ? "log" : "linear" }, axis),
-        paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-        font: { color: colour("--ink") }, margin: { t: 16, r: 8, b: 44, l: 56 },
-        legend: { orientation: "h" },
-      }, { responsive: true, displaylogo: false });
+      Chart.draw(panel(name, title), { traces, layout: {
+        xaxis: { title: { text: "step" } },
+        yaxis: { title: { text: title }, type: title === "loss" ? "log" : "linear" },
+      } });
     }
   }
 

@@ -4,11 +4,6 @@
   const root = document.documentElement;
   const button = document.getElementById("theme");
   const system = window.matchMedia("(prefers-color-scheme: dark)");
-  const narrow = window.matchMedia("(max-width: 40rem)");
-  const config = {
-    responsive: true, displaylogo: false, scrollZoom: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "sendDataToCloud"],
-  };
   const element = (plot) => document.getElementById("plot-" + plot.key);
 
   function isDark() {
@@ -16,31 +11,8 @@
     return chosen ? chosen === "dark" : system.matches;
   }
 
-  function colour(name) {
-    return getComputedStyle(root).getPropertyValue(name).trim();
-  }
-
-  function axis(given) {
-    return Object.assign({
-      automargin: true, gridcolor: colour("--line"), zerolinecolor: colour("--line"),
-      linecolor: colour("--line"),
-    }, given);
-  }
-
-  function layout(plot) {
-    return Object.assign({}, plot.layout, {
-      xaxis: axis(plot.layout.xaxis), yaxis: axis(plot.layout.yaxis),
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { color: colour("--ink"), size: narrow.matches ? 11 : 13, family: "system-ui, sans-serif" },
-      margin: narrow.matches ? { t: 16, r: 8, b: 44, l: 48 } : { t: 24, r: 16, b: 48, l: 64 },
-      showlegend: false, hovermode: "closest",
-      hoverlabel: { namelength: -1 },
-      dragmode: narrow.matches ? false : "zoom",
-    });
-  }
-
   function drawOne(plot) {
-    Plotly.react(element(plot), plot.traces, layout(plot), config);
+    Chart.draw(element(plot), plot);
   }
 
   function nameTheme() {
@@ -76,21 +48,10 @@
   }
 
   function keys(plot, event) {
-    const drawn = element(plot);
-    if (!drawn._fullLayout) return;
-    const range = drawn._fullLayout.xaxis.range.slice();
-    const width = range[1] - range[0];
     const moves = { ArrowLeft: [-0.1, -0.1], ArrowRight: [0.1, 0.1], "+": [0.1, -0.1], "-": [-0.125, 0.125] };
-    if (event.key === "0") {
-      Plotly.relayout(drawn, { "xaxis.autorange": true, "yaxis.autorange": true });
-    } else if (moves[event.key]) {
-      const move = moves[event.key];
-      Plotly.relayout(drawn, {
-        "xaxis.range[0]": range[0] + move[0] * width, "xaxis.range[1]": range[1] + move[1] * width,
-      });
-    } else {
-      return;
-    }
+    if (event.key === "0") Chart.reset(element(plot));
+    else if (moves[event.key]) Chart.move(element(plot), moves[event.key]);
+    else return;
     event.preventDefault();
   }
 
@@ -106,10 +67,14 @@
   }
   button.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
-    draw();
+    nameTheme();
   });
-  system.addEventListener("change", draw);
-  narrow.addEventListener("change", draw);
+  system.addEventListener("change", nameTheme);
+  let width = root.clientWidth;
+  window.addEventListener("resize", () => {
+    if (root.clientWidth !== width) draw(); // on a phone, scrolling changes the height
+    width = root.clientWidth;
+  });
   let before = null;
   window.addEventListener("beforeprint", () => {
     before = root.dataset.theme || "";
