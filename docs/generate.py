@@ -1,9 +1,11 @@
-"""Pages made while the site is built: one per member of a registry, the zoo, and the reference.
+"""Pages made while the site is built: registries, zoo, reference, changelog and history.
 
 A block of a page that begins with ```equation is shown as mathematics.
 """
 
+import json
 import re
+from pathlib import Path
 
 from mkdocs.structure.files import File, Files
 
@@ -11,9 +13,14 @@ import mathematics
 import reference
 from undamped._base.registry import Registry
 from undamped.lab.catalogue import REGISTRIES, describe_entry, summary
+from undamped.lab.cli.verbs.catalogue import FAMILIES, family_of
 from undamped.lab.cli.verbs.zoo import card, listing
 from undamped.lab.zoo import zoo_index
 
+DOCS = Path(__file__).parent
+HISTORY = """Each release has a file `docs/history/VERSION.json` with these numbers; add one
+before a release.
+Conditions are on the linked pages."""
 ZOO = """# Zoo
 
 {count} trained models come with the library, in {size} kB. Each was trained by the command on its
@@ -75,10 +82,46 @@ def page(name: str, registry: Registry) -> str:
 
 def index(title: str, registry: Registry) -> str:
     """Write the list of all members of a registry."""
-    lines = [f"# {title}", ""]
+    groups: dict[str, list[str]] = {}
     for name in registry:
-        lines.append(f"- [{name}]({name}.md): {summary(describe_entry(name, registry))}")
-    return "\n".join([*lines, ""])
+        line = f"- [{name}]({name}.md): {summary(describe_entry(name, registry))}"
+        groups.setdefault(family_of(name) if title == "Models" else "", []).append(line)
+    lines = [f"# {title}", ""]
+    if title == "Models":
+        lines += ["[Which model should I use?](../choose.md)", ""]
+    for family in sorted(groups, key=lambda name: [*FAMILIES, name].index(name)):
+        heading = [f"## {family[:1].upper()}{family[1:]}", ""] if family else []
+        lines += [*heading, *groups[family], ""]
+    return "\n".join(lines)
+
+
+def history() -> str:
+    """Write the page of measurements by release."""
+    releases = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((DOCS / "history").glob("*.json"))
+    ]
+    measured = {
+        release["version"]: {row["name"]: row for row in release["measurements"]}
+        for release in releases
+    }
+    names = dict.fromkeys(name for rows in measured.values() for name in rows)
+    lines = ["# Measured over releases", "", HISTORY, ""]
+    lines += [f"| | unit | better | {' | '.join(measured)} | command |"]
+    lines += ["|---|---|---|" + "---:|" * len(measured) + "---|"]
+    for name in names:
+        row = next(rows[name] for rows in reversed(measured.values()) if name in rows)
+        values = [f"{rows[name]['value']:g}" if name in rows else "" for rows in measured.values()]
+        about = f"[{name}]({row['page']}) | {row['unit']} | {row['better']}"
+        lines.append(f"| {about} | {' | '.join(values)} | `{row['command']}` |")
+    lines += ["", *(f"{release['version']}: {release['machine']}." for release in releases), ""]
+    return "\n".join(lines)
+
+
+def changelog() -> str:
+    """Return the changelog with links as they are from the site."""
+    text = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    return text.replace("](docs/", "](")
 
 
 def zoo() -> str:
@@ -101,7 +144,9 @@ def on_files(files: Files, config) -> Files:
         pages |= {f"{folder}/{name}.md": page(name, registry) for name in registry}
         for path, content in pages.items():
             files.append(File.generated(config, path, content=content))
-    for path, content in {**reference.pages(), "zoo.md": zoo()}.items():
+    generated = {**reference.pages(), "zoo.md": zoo(), "history.md": history()}
+    generated["changelog.md"] = changelog()
+    for path, content in generated.items():
         files.append(File.generated(config, path, content=content))
     return files
 

@@ -1,5 +1,7 @@
 """The notebooks of examples/, executed while the site is built and shown as pages.
 
+A notebook is executed again if it or the library has changed (see stored.py).
+
 Markdown and pictures come out, nothing of Jupyter's own scripts, so that a page needs no server
 but the one it lies on.
 """
@@ -16,6 +18,8 @@ from mkdocs.structure.files import File, Files
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbconvert import MarkdownExporter
+
+from stored import stored
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SLOWEST_CELL = 1800  # seconds; a busy machine is slow, a cell that hangs is found all the same
@@ -46,7 +50,7 @@ def execute(path: Path) -> tuple[str, dict[str, bytes]]:
 def on_files(files: Files, config) -> Files:
     """Add a page for every notebook, with its pictures beside it."""
     for path in sorted(EXAMPLES.glob("*.ipynb")):
-        body, pictures = execute(path)
+        body, pictures = stored(path, execute)
         files.append(File.generated(config, f"examples/{path.stem}.md", content=body))
         for picture, data in pictures.items():
             files.append(File.generated(config, f"examples/{picture}", content=data))

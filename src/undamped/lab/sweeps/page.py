@@ -100,29 +100,22 @@ def _importance(importance: dict[str, float]) -> dict[str, Any] | None:
 def _slice(folder: SweepFolder, number: int, key: str, finished: list[Trial]) -> dict[str, Any]:
     kind = read_space(key, folder.plan.space[key])
     values = [trial.settings.get(key) for trial in finished]
-    color = [trial.number for trial in finished]
     points = {
         "type": "scatter", "mode": "markers",
         "x": values if isinstance(kind, Range) else [str(value) for value in values],
         "y": [trial.value for trial in finished], "text": [_hover(trial) for trial in finished],
-        "marker": {"color": color, "colorscale": "Viridis", "size": 7},
+        "marker": {"color": PALETTE[0], "size": 7},
     }  # fmt: skip
     form = ("log" if kind.log else "linear") if isinstance(kind, Range) else "category"
-    caption = f"Results over {key}; later trials are lighter."
+    caption = f"The result of every finished trial over {key}."
     axes = {"xaxis": _axis(key, type=form), "yaxis": _axis(folder.metric)}
     return _plot(f"slice-{number}", key, caption, [points], **axes)
 
 
 def _parallel(folder: SweepFolder, finished: list[Trial]) -> dict[str, Any] | None:
-    """Return parallel coordinates: a line per trial, the best in the lightest colour.
-
-    Plotly's parallel coordinates compile WebGL programs, which the policy of the page forbids, so
-    these are plain lines.
-    """
+    """Return parallel coordinates: a line per trial, the best without transparency."""
     if len(finished) < 2:
         return None
-    from plotly.colors import sample_colorscale
-
     results = [float(trial.value) for trial in finished if trial.value is not None]
     low, high = min(results), max(results)
     heights = [(value - low) / (high - low) if high > low else 0.5 for value in results]
@@ -133,14 +126,13 @@ def _parallel(folder: SweepFolder, finished: list[Trial]) -> dict[str, Any] | No
         {
             "type": "scatter", "mode": "lines+markers", "x": list(range(len(columns))),
             "y": [heights[index] for _, heights in columns], "text": _hover(trial),
-            "hoverinfo": "text", "opacity": 0.8, "line": {"color": colour, "width": 2},
+            "opacity": round(0.15 + 0.85 * quality**2, 3),
+            "line": {"color": PALETTE[0], "width": 2},
         }
-        for index, (trial, colour) in enumerate(
-            zip(finished, sample_colorscale("Viridis", good), strict=True)
-        )
+        for index, (trial, quality) in enumerate(zip(finished, good, strict=True))
     ]  # fmt: skip
-    caption = "A line per finished trial, from the lower to the upper end of each range; light is "
-    caption += "good."
+    caption = "A line per finished trial, from the lower to the upper end of each range; the "
+    caption += "stronger a line, the better its result."
     names = [name for name, _ in columns]
     axis = {"tickvals": list(range(len(names))), "ticktext": names}
     axes = {"xaxis": axis, "yaxis": {"showticklabels": False, "range": [-0.05, 1.05]}}

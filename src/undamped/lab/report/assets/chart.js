@@ -6,10 +6,7 @@ const Chart = (() => {
   const DASHES = {
     dash: "8 4", dot: "2 3", dashdot: "8 3 2 3", longdash: "12 4", longdashdot: "12 3 2 3",
   };
-  const SCALES = {
-    Cividis: "00224e 123570 3b496c 575d6d 707173 8a8678 a59c74 c3b369 e1cc55 fee838",
-    Viridis: "440154 482878 3e4989 31688e 26828e 1f9e89 35b779 6ece58 b5de2b fde725",
-  };
+  const CIVIDIS = "00224e 123570 3b496c 575d6d 707173 8a8678 a59c74 c3b369 e1cc55 fee838".split(" ");
   const SYMBOLS = {
     circle: (r) => `m${-r},0a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0z`,
     diamond: (r) => `m0,${-1.3 * r}l${1.3 * r},${1.3 * r}l${-1.3 * r},${1.3 * r}l${-1.3 * r},${-1.3 * r}z`,
@@ -37,12 +34,11 @@ const Chart = (() => {
     return String(text).replaceAll("<br>", " ").replace(/&(lt|gt|quot|#x27|#39|amp);/g, (_, name) => entities[name]);
   }
 
-  function colour(scale, fraction) {
-    const stops = (SCALES[scale] || SCALES.Cividis).split(" ");
-    const at = Math.min(1, Math.max(0, fraction)) * (stops.length - 1);
-    const low = Math.min(stops.length - 2, Math.floor(at));
+  function colour(fraction) {
+    const at = Math.min(1, Math.max(0, fraction)) * (CIVIDIS.length - 1);
+    const low = Math.min(CIVIDIS.length - 2, Math.floor(at));
     return [0, 2, 4].map((k) => {
-      const [a, b] = [low, low + 1].map((i) => parseInt(stops[i].slice(k, k + 2), 16));
+      const [a, b] = [low, low + 1].map((i) => parseInt(CIVIDIS[i].slice(k, k + 2), 16));
       return Math.round(a + (at - low) * (b - a));
     });
   }
@@ -295,15 +291,7 @@ const Chart = (() => {
     const radius = (marker.size || 6) / 2, opacity = marker.opacity === undefined ? 1 : marker.opacity;
     const open = marker.symbol === "x" || marker.symbol === "star";
     const style = open ? { fill: "none", stroke: ink, "stroke-width": 1.5, opacity } : { fill: ink, opacity };
-    if (!Array.isArray(marker.color)) {
-      if (dots.length) add(group, "path", { ...style, d: dots.map((i) => `M${at[i]}${shape(radius)}`).join("") });
-      return;
-    }
-    const low = Math.min(...marker.color), high = Math.max(...marker.color);
-    for (const i of dots) {
-      const fill = `rgb(${colour(marker.colorscale, high > low ? (marker.color[i] - low) / (high - low) : 0.5)})`;
-      add(group, "path", { d: `M${at[i]}${shape(radius)}`, fill, class: "outlined" });
-    }
+    if (dots.length) add(group, "path", { ...style, d: dots.map((i) => `M${at[i]}${shape(radius)}`).join("") });
   }
 
   function limits(trace) {
@@ -326,7 +314,7 @@ const Chart = (() => {
       const part = (value - low) / (high - low);
       // Row 0 of the picture is the one at the top.
       const line = step[1] > 0 ? i : rows - 1 - i;
-      pixels.data.set([...colour(trace.colorscale, part), 255], 4 * (line * columns + j));
+      pixels.data.set([...colour(part), 255], 4 * (line * columns + j));
     }));
     context.putImageData(pixels, 0, 0);
     add(group, "image", {
@@ -351,7 +339,7 @@ const Chart = (() => {
     for (let k = 0; k < parts; k++) {
       add(svg, "rect", {
         x, y: y + height * (1 - (k + 1) / parts), width: 12, height: height / parts + 0.5,
-        fill: `rgb(${colour(trace.colorscale, k / (parts - 1))})`,
+        fill: `rgb(${colour(k / (parts - 1))})`,
       });
     }
     add(svg, "text", { x: x + 16, y: y + 0.8 * size }, number(high));
@@ -377,8 +365,8 @@ const Chart = (() => {
       else if ((trace.mode || "lines").includes("lines")) {
         add(svg, "path", { d: "M0,5H28", stroke: line.color || "currentColor", "stroke-width": line.width || 2, "stroke-dasharray": DASHES[line.dash] || "none" });
       } else {
-        const ink = Array.isArray(marker.color) ? "currentColor" : marker.color;
-        add(svg, "path", { d: "M14,5" + (SYMBOLS[marker.symbol] || SYMBOLS.circle)(3.5), fill: ink, stroke: ink });
+        const shape = (SYMBOLS[marker.symbol] || SYMBOLS.circle)(3.5);
+        add(svg, "path", { d: "M14,5" + shape, fill: marker.color, stroke: marker.color });
       }
       item.append(plain(name));
       list.append(item);
