@@ -205,12 +205,19 @@ def test_the_command_prints_findings_and_sets_the_exit_code(doctor):
         ("model.py:number --data batch.npz", "must return an nn.Module, got int"),
         ("model.py:broken --data batch.npz", "cannot be built: ValueError: no weights"),
         ("model.py:build --data nosuch.npz", "No such file: nosuch.npz"),
-        ("model.py:build --data model.py", "is not a file of arrays"),
+        ("model.py:build --data model.py", "it is damaged or not a NumPy file"),
     ],
 )
 def test_bad_words_are_refused(doctor, words, message):
     code, _, err = doctor(words)
     assert code == 2 and message in err and "Traceback" not in err
+
+
+def test_arrays_of_any_number_format_are_read(doctor):
+    inputs = np.random.default_rng(0).normal(size=(6, 12, 2))
+    for kind in (">f4", np.longdouble, np.float16):
+        np.savez("other.npz", inputs=inputs.astype(kind))
+        assert doctor("model.py:build --data other.npz")[0] in (0, 1)
 
 
 def test_arrays_must_be_named(doctor, tmp_path):

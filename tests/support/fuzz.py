@@ -26,12 +26,13 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
@@ -39,7 +40,10 @@ from canonical_files import idx
 from safetensors.torch import load, save
 
 from undamped._base.errors import UndampedError
+from undamped.lab.benchmarks.memory_report import Summary, heat_map, summarise
+from undamped.lab.benchmarks.memory_scores import Score
 from undamped.lab.cli.settings import read_settings
+from undamped.lab.cli.verbs.doctor import _arrays
 from undamped.lab.data.published.formats.images import _cifar_pickle, read_idx
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.export import subject_of
@@ -249,7 +253,8 @@ def _series() -> dict[str, Parser]:
     head = b"% words\n@relation a\n@attribute x numeric\n@attribute class {a,b}\n@data\n"
     arff = [head + b"1,2,3,a\n4,?,6,b\n", head + b"'1,2\\n3,4',a\n'5,6e1\\n?,8',b\n"]
     x = np.linspace(0, 1, 60, dtype=np.float32).reshape(5, 6, 2)
-    arrays, single = BytesIO(), BytesIO()
+    arrays, single, batch = BytesIO(), BytesIO(), BytesIO()
+    np.savez(batch, inputs=x, lengths=[6, 5, 4, 3, 2], targets=np.arange(5.0))
     np.savez(
         arrays, X=x, y=np.array(list("abaab")), lengths=[6, 5, 4, 3, 2],
         times=np.arange(30.0).reshape(5, 6), ids=np.array(list("vwxyz")), groups=np.arange(5),
@@ -261,6 +266,7 @@ def _series() -> dict[str, Parser]:
         "UCR .tsv": Parser(["\n".join(rows).encode()], "a_TRAIN.tsv", read_recordings),
         ".npy": Parser([single.getvalue()], "a.npy", read_recordings),
         ".npz": Parser([arrays.getvalue()], "a.npz", read_recordings, damaged_archive),
+        ".npz of the doctor": Parser([batch.getvalue()], "a.npz", _arrays, damaged_archive),
     }
 
 
@@ -340,7 +346,18 @@ def _runs(folder: Path) -> dict[str, Parser]:
             asked.model_options(asked.names[1])
             asked.train_options()
 
+    def scores(path: Path) -> None:
+        read = [Score.read(path)]
+        report = summarise(read)
+        report.markdown(), report.to_dict()
+        if Summary(read).columns:
+            plt.close(heat_map(Summary(read)))
+
+    score = asdict(Score("flags", "latch", 128, 0, False, 0.1, {"64": 0.5}, 400, 30.0, 31.0, 9, 99))
     return {
+        "scores of the memory benchmark": Parser(
+            [json.dumps(score).encode()], "a.json", scores, damaged_json
+        ),
         "model.safetensors": Parser([model_file], "model.safetensors", weights, damaged_tensors),
         "checkpoint": Parser([last], "last.safetensors", checkpoint, damaged_tensors),
         "state of a stream": Parser(

@@ -19,4 +19,4 @@ def test_every_parser_survives_damaged_files():
     ]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
-    assert ended.stdout.count("| 200 |") == 19
+    assert ended.stdout.count("| 200 |") == 21

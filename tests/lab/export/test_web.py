@@ -38,6 +38,14 @@ def test_names_cannot_leave_the_script(tmp_path):
 
 
 @TOOLS
+def test_names_may_be_those_of_the_template(tmp_path):
+    subject = Subject(VARIANTS["scaled"].model, VARIANTS["scaled"].preparation, ("TITLE", "b"))
+    export_web(subject, tmp_path / "page.html", "MODEL")
+    page = (tmp_path / "page.html").read_text()
+    assert "<title>MODEL</title>" in page and '"TITLE"' in page and 'const model = {"wasm"' in page
+
+
+@TOOLS
 @pytest.mark.browser
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

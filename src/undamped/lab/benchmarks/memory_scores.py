@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from undamped._base.errors import OptionError, RunError
-from undamped._base.options import convert
+from undamped._base.options import Fraction, NonNegativeFloat, NonNegativeInt, convert
 from undamped.lab.files import read_json
 from undamped.version import __version__
 
@@ -105,16 +105,16 @@ class Score:
 
     task: str
     entrant: str
-    trained: int
+    trained: NonNegativeInt
     seed: int
     certificate: bool
-    chance: float
+    chance: Fraction
     accuracy: dict[str, float]
-    sequences: int = 0
-    budget: float = 0.0
-    cpu_seconds: float = 0.0
-    updates: int = 0
-    parameters: int = 0
+    sequences: NonNegativeInt = 0
+    budget: NonNegativeFloat = 0.0
+    cpu_seconds: NonNegativeFloat = 0.0
+    updates: NonNegativeInt = 0
+    parameters: NonNegativeInt = 0
     refused: str = ""
     version: str = __version__
     format: int = FORMAT
@@ -133,12 +133,12 @@ class Score:
                 f"{path} is not a file of scores of format {FORMAT}. Remove it, or use the version "
                 "of undamped that wrote it."
             )
-        types = get_type_hints(cls)
+        types = get_type_hints(cls, include_extras=True)
         del types["accuracy"]
         try:
             values = {name: convert(kind, stored[name], name) for name, kind in types.items()}
             accuracy = {
-                str(int(steps)): convert(float, value, "accuracy")
+                str(int(steps)): convert(Fraction, value, "accuracy")
                 for steps, value in dict(stored["accuracy"]).items()
             }
         except (OptionError, KeyError, TypeError, ValueError) as error:

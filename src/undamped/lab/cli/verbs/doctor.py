@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import runpy
 import sys
-import zipfile
-import zlib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -94,17 +92,14 @@ def _build(text: str) -> tuple[nn.Module, Any]:
 
 def _arrays(path: Path) -> dict[str, torch.Tensor]:
     """Return the arrays of a file as tensors, numbers in float32."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: np.asarray(archive[name]) for name in archive.files}
-    except FileNotFoundError:
-        raise OptionError(f"No such file: {path}") from None
-    except (OSError, ValueError, AttributeError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise OptionError(f"{path} is not a file of arrays (.npz) without objects.") from error
+    # Heavy, and with the limits on size that recordings have.
+    from undamped.lab.data.recordings.formats.arrays import load_arrays
+
     tensors = {}
-    for name, array in arrays.items():
+    for name, array in load_arrays(path)[0].items():
         if array.dtype.kind not in "fiub":
             raise OptionError(f"The array {name} of {path} holds {array.dtype}, not numbers.")
-        tensor = torch.from_numpy(array.copy())
-        tensors[name] = tensor.float() if tensor.is_floating_point() else tensor.long()
+        # torch reads neither another byte order nor NumPy's longest floats.
+        kind = np.float32 if array.dtype.kind == "f" else np.int64
+        tensors[name] = torch.from_numpy(array.astype(kind))
     return tensors

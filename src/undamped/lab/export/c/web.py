@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -176,7 +177,9 @@ def export_web(subject: Subject, path: Path, name: str) -> int:
     }
     # Escaped, so that no name can end the script.
     text = json.dumps(model).replace("<", "\\u003c")
-    page = _PAGE.replace("TITLE", escape(name)).replace("MODEL", text, 1)
+    parts = {"TITLE": escape(name), "MODEL": text}
+    # In one pass, since names of runs and channels may contain these words.
+    page = re.sub("TITLE|MODEL", lambda match: parts[match[0]], _PAGE)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda file: _write(file, page))
     return len(page.encode())

@@ -235,7 +235,7 @@ def _fortran_error(path: Path) -> DataError:
 
 def read_array(path: Path) -> np.ndarray:
     """Read the one array of a .npy file."""
-    return _load(path)[0]["X"]
+    return load_arrays(path)[0]["X"]
 
 
 @reads(".npz", lazy=True)
@@ -252,7 +252,7 @@ def read_arrays(path: str | Path, *, in_memory: int = IN_MEMORY, block: int = BL
         block: Numbers that are copied at once.
     """
     path = Path(path)
-    stored, notes, blurred = _load(path, in_memory, block)
+    stored, notes, blurred = load_arrays(path, in_memory, block)
     arrays = {name.lower(): array for name, array in stored.items()}
     if "x" not in arrays:
         names = ", ".join(sorted(stored)) or "none"
@@ -307,10 +307,16 @@ def _blurred(values: np.ndarray, series: list[np.ndarray], channels: list[str]) 
     return resolution.blurred(channels)
 
 
-def _load(
+def load_arrays(
     path: Path, in_memory: int = IN_MEMORY, block: int = BLOCK
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...], tuple[int, ...]]:
-    """Return the arrays of a file, notes about it, and the channels that are blurred."""
+    """Return the arrays of a file, notes about it, and the channels that are blurred.
+
+    Args:
+        path: A .npz file, or a .npy file, whose array is called X.
+        in_memory: Arrays of more bytes stay on disk, or in a copy in the cache.
+        block: Numbers that are copied at once.
+    """
     try:
         with path.open("rb") as file:
             if not file.read(len(_BEGINNINGS[0])).startswith(_BEGINNINGS):
@@ -339,8 +345,7 @@ def _load(
     except DAMAGE as error:
         problem = getattr(error, "strerror", None) or "it is damaged"
     raise DataError(
-        f"Cannot read {path}: {problem}. Write it with numpy.savez(file, X=…, y=…) from arrays of "
-        "numbers or text."
+        f"Cannot read {path}: {problem}. Write it with numpy.savez from arrays of numbers or text."
     )
 
 
