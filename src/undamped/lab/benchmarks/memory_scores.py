@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from undamped._base.errors import OptionError, RunError
-from undamped._base.options import convert
+from undamped._base.options import Fraction, convert
+from undamped._base.registry import tasks as task_registry
 from undamped.lab.files import read_json
 from undamped.version import __version__
 
@@ -138,11 +139,16 @@ class Score:
         try:
             values = {name: convert(kind, stored[name], name) for name, kind in types.items()}
             accuracy = {
-                str(int(steps)): convert(float, value, "accuracy")
+                str(int(steps)): convert(Fraction, value, "accuracy")
                 for steps, value in dict(stored["accuracy"]).items()
             }
         except (OptionError, KeyError, TypeError, ValueError) as error:
             raise RunError(
                 f"{path} is damaged: {error}. Remove it; it is computed again."
             ) from None
+        if values["task"] not in task_registry:
+            raise RunError(
+                f"{path} has scores of the task '{values['task']}', which is not known. Load its "
+                "file with --with, or remove the scores."
+            )
         return cls(**values, accuracy=accuracy)
