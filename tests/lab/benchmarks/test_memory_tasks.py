@@ -128,7 +128,15 @@ def test_impossible_requests_are_refused_before_any_training(tmp_path, options, 
 
 @pytest.mark.parametrize(
     "change",
-    [{"format": 1}, {"accuracy": [1]}, {"accuracy": {"x": 1.0}}, {"seed": "one"}, {"chance": None}],
+    [
+        {"format": 1},
+        {"accuracy": [1]},
+        {"accuracy": {"x": 1.0}},
+        {"accuracy": {"64": 7.0}},
+        {"seed": "one"},
+        {"chance": None},
+        {"task": "of-a-plugin"},
+    ],
 )
 def test_incompatible_files_of_scores_are_named(tmp_path, change):
     path = tmp_path / "a.json"

@@ -44,13 +44,13 @@ def pooled_windows_bound(
     queries = range(max(1, task.queries))
     separate = task.frequencies().amax(1).mean().item()
     total = 0.0
-    for order, pattern in zip(events.T, connected.T.tolist(), strict=True):
+    for sequence, pattern in zip(events.T, connected.T.tolist(), strict=True):
         if not any(pattern):
             total += separate
             continue
         orders = _orders(tuple(pattern))
         for query in queries:
-            answers = task.answers_of(order[orders], torch.full((orders.shape[1],), query))
+            answers = task.answers_of(sequence[orders], torch.full((orders.shape[1],), query))
             total += torch.bincount(answers).max().item() / orders.shape[1] / len(queries)
     return total / size
 

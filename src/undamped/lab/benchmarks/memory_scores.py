@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 
 from undamped._base.errors import OptionError, RunError
 from undamped._base.options import Fraction, NonNegativeFloat, NonNegativeInt, convert
+from undamped._base.registry import tasks as task_registry
 from undamped.lab.files import read_json
 from undamped.version import __version__
 
@@ -145,4 +146,9 @@ class Score:
             raise RunError(
                 f"{path} is damaged: {error}. Remove it; it is computed again."
             ) from None
+        if values["task"] not in task_registry:
+            raise RunError(
+                f"{path} has scores of the task '{values['task']}', which is not known. Load its "
+                "file with --with, or remove the scores."
+            )
         return cls(**values, accuracy=accuracy)
