@@ -19,11 +19,11 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F
 SERIES, POINTS, BINS = 4, 2000, 50
 
 
-def check_figure(path: Path | None) -> None:
+def check_figure(path: Path | None, option: str = "--figure") -> None:
     """Raise an error for a figure that cannot be written, before any work is done."""
     if path is not None and (path.suffix not in KINDS or not path.parent.is_dir() or path.is_dir()):
         raise OptionError(
-            f"--figure must be a .png or .svg file in a folder that exists, got '{path}'."
+            f"{option} must be a .png or .svg file in a folder that exists, got '{path}'."
         )
 
 

@@ -27,7 +27,8 @@ from undamped.lab.data.recordings.options import SYNTAX
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.data.recordings.series import SeriesSet
-from undamped.lab.data.recordings.suspicions import in_words, strange_series
+from undamped.lab.data.recordings.suspicions import in_words as warnings_of
+from undamped.lab.data.recordings.suspicions import strange_series
 from undamped.lab.files import refuse_folder, write_text
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training.prediction import predict_series, windows_of, with_standard_error
@@ -47,7 +48,7 @@ def predict_recordings(run: Run, model: TaskModel, request: Predict) -> None:
     refuse_folder(out)
     future = preparation.kind == "forecast" and not preparation.at_times
     check_curves(model, figure, future)
-    series_set, continues_training = _recordings(run, preparation, data, future)
+    series_set, continues_training = recordings_for(run, preparation, data, future)
     outputs = predict_series(model, preparation, series_set)
     tested = data is None and not future
     answers = _answers(model, preparation, series_set, outputs, tested)
@@ -67,7 +68,7 @@ def predict_recordings(run: Run, model: TaskModel, request: Predict) -> None:
     if request.as_json:
         print_json(answers)
         return
-    print_lines(*map(_in_words, answers[:MOST_LINES]))
+    print_lines(*map(in_words, answers[:MOST_LINES]))
     if len(answers) > MOST_LINES:
         count = len(answers) - MOST_LINES
         print_lines(f"… and {count:,} more; --out FILE.csv or --json has all.")
@@ -77,10 +78,17 @@ def predict_recordings(run: Run, model: TaskModel, request: Predict) -> None:
         print_lines(f"{'Forecast' if future else 'Mean and interval'}: {figure}")
 
 
-def _recordings(
+def recordings_for(
     run: Run, preparation: Preparation, data: Path | None, future: bool
 ) -> tuple[SeriesSet, bool]:
-    """Return the series to predict for, and whether they are those of training."""
+    """Return the series to predict for, and whether they are those of training.
+
+    Args:
+        run: The run.
+        preparation: Its preparation.
+        data: The file or folder; by default the test split.
+        future: Whether forecasts continue the training recordings by default.
+    """
     if data is not None:
         return read_for(run, preparation, data), False
     series_set = training_recordings(run) if future else None
@@ -96,7 +104,7 @@ def _answers(
 ) -> list[Answer]:
     """Return one dictionary per series, with the true value if it is known."""
     unusual = strange_series(preparation, preparation.arrange(series_set).series)
-    for sentence in in_words(unusual, series_set.ids):
+    for sentence in warnings_of(unusual, series_set.ids):
         sys.stderr.write(printable(f"Warning: {sentence}\n"))
     truths: list[Any] = [None] * len(series_set)
     if tested and series_set.targets is not None:
@@ -115,13 +123,16 @@ def _answers(
     return answers
 
 
-def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
-    """Read a file like the training file; it needs no target, and may have other columns.
+def read_for(
+    run: Run, preparation: Preparation, path: Path, *, needs_target: bool = False
+) -> SeriesSet:
+    """Read a file like the training file, which may have other columns.
 
     Args:
         run: The run.
         preparation: Its preparation, which has the channels.
         path: The file or folder.
+        needs_target: Whether targets are read too.
     """
     roles = run.settings.get("columns") or {}
     options: dict[str, Any] = {name: roles[name] for name in SYNTAX if name in roles}
@@ -134,15 +145,19 @@ def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
             path,
             channels=None if wide else preparation.raw_channels,
             **{role: roles[role] for role in ("id", "time") if roles.get(role) in columns},
-            target=roles["target"] if wide and roles.get("target") in columns else None,
+            target=roles["target"]
+            if (wide or needs_target) and roles.get("target") in columns
+            else None,
             layout=roles.get("layout", "long"),
-            needs_target=wide,
+            needs_target=wide or needs_target,
             **options,
         )
     if path.is_dir():
         channels, time = preparation.raw_channels, roles.get("time")
-        return read_recordings(path, channels=channels, time=time, needs_target=False, **options)
-    return read_recordings(path, needs_target=False)
+        return read_recordings(
+            path, channels=channels, time=time, needs_target=needs_target, **options
+        )
+    return read_recordings(path, needs_target=needs_target)
 
 
 def _test_split(run: Run) -> SeriesSet:
@@ -176,7 +191,8 @@ def _of_windows(name: str, preparation: Preparation, outputs: Any, length: int) 
     return {"id": name, kind + "s": [window[kind] for window in windows], "windows": windows}
 
 
-def _in_words(answer: Answer) -> str:
+def in_words(answer: Answer) -> str:
+    """Return an answer as text, after the id of its recording."""
     if "probabilities" in answer:
         note = f"probability {answer['probabilities'][answer['label']]:.2f}"
         if "margin" in answer:

@@ -55,6 +55,36 @@ class Predict(NamedTuple):
     as_json: AsJson = False
 
 
+@command("explain", "explain.explain_row")
+class Explain(NamedTuple):
+    """Explain one answer: which part of the recording decided it, and what happens without it.
+
+    Contributions of samples are exact for a bank, and integrated gradients for a network. The
+    deciding segment is found by deletion, for any model, and checked against other segments.
+
+    Example: `undamped explain runs/recordings-bank-1 new.csv --row 3`
+    """
+
+    run: RunFolder
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A file or folder in the format that the run was trained on; by default the test "
+            "split, for forecasts the training recordings."
+        ),
+    ] = None
+    row: Annotated[
+        str, typer.Option(help="The id of the recording, or its number, counted from 0.")
+    ] = "0"
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The figure, a .png or .svg file; by default explanation.svg in the run folder."
+        ),
+    ] = None
+    as_json: AsJson = False
+
+
 @command("stream")
 class Stream(NamedTuple):
     """Read samples from standard input and answer line by line, in constant memory.
