@@ -30,6 +30,13 @@ def test_a_small_run(tmp_path, task):
     assert lstm.solved_after(1e9) == lstm.updates[0] and lstm.solved_after(0.0) is None
 
 
+def test_a_repeated_run_reuses_its_trainings(tmp_path):
+    options = {"delay": 4, "steps": 2, "networks": ("rnn",), "units": 4, "out": tmp_path}
+    first, second = copy_task.run(**options), copy_task.run(**options)
+    assert first.to_dict() == second.to_dict()
+    assert [folder.name for folder in tmp_path.iterdir()] == ["copy-rnn-1"]
+
+
 def test_only_constrained_matrices_get_the_second_learning_rate():
     import undamped
     from undamped.lab.training.optimizers import constrained_parameters

@@ -15,10 +15,9 @@ from typing import Any, Literal, Unpack
 
 from undamped._base.options import PositiveInt
 from undamped._base.registry import tasks
-from undamped.lab.papers.runs import SeedOptions, check_names, experiment
+from undamped.lab.papers.runs import SeedOptions, check_names, experiment, fit_once
 from undamped.lab.report.charts import BLACK_LINE, draw_lines, label, panels
 from undamped.lab.report.table import Report, Table
-from undamped.lab.training import fit
 
 SOLVED = 0.01
 """The loss below which a network has learnt to copy."""
@@ -113,7 +112,7 @@ def run(
     for name in networks:
         changes = NETWORKS[name].get("model", {})
         changes = {key: units if value == "units" else value for key, value in changes.items()}
-        finished = fit(
+        finished = fit_once(
             name,
             task,
             model_options={"hidden_size": units, **changes},
@@ -128,7 +127,6 @@ def run(
             },
             seed=options["seed"],
             out=options["out"],
-            progress=False,
         )
         curves.append(_curve(name, finished))
         options["progress"](name)

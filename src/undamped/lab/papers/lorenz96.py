@@ -18,10 +18,9 @@ import torch
 
 from undamped._base.options import PositiveInt
 from undamped._base.registry import tasks
-from undamped.lab.papers.runs import SeedOptions, check_names, experiment, unique
+from undamped.lab.papers.runs import SeedOptions, check_names, experiment, fit_once, unique
 from undamped.lab.report.charts import colour, label, panels
 from undamped.lab.report.table import Report, Table
-from undamped.lab.training import fit
 
 FORCES = (0.9, 8.0)
 PAPER = {"lstm": (2.0e-2, 6.8e-2), "cornn": (2.0e-2, 9.8e-2), "unicornn": (2.2e-2, 3.1e-1)}
@@ -80,9 +79,10 @@ def run(
         baselines[MEAN][force], baselines[LINEAR][force] = task.chance.metric, _linear_map(task)
         steps = epochs * (task.count("train", batch_size) or 1)
         for name in networks:
-            finished = fit(
+            finished = fit_once(
                 name,
                 "lorenz96",
+                model_options={},
                 task_options=task_options,
                 train={
                     "steps": steps,
@@ -92,7 +92,6 @@ def run(
                 },
                 seed=options["seed"],
                 out=options["out"],
-                progress=False,
             )
             result = finished.result
             assert result is not None

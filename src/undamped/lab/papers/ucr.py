@@ -20,10 +20,9 @@ from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models, tasks
 from undamped.lab.data.published import cache
-from undamped.lab.papers.runs import SeedOptions, experiment
+from undamped.lab.papers.runs import SeedOptions, experiment, fit_once
 from undamped.lab.report.charts import marker_chart
 from undamped.lab.report.table import Report, Table
-from undamped.lab.training import fit
 from undamped.lab.training.fit import AUTO
 
 SETS = (
@@ -90,7 +89,7 @@ def run(
     datasets: list[DatasetScores] = []
     for name in sets:
         finished = {
-            network: fit(
+            network: fit_once(
                 network,
                 "ucr",
                 model_options={"hidden_size": hidden_size, "num_layers": num_layers},
@@ -98,7 +97,6 @@ def run(
                 train={"steps": steps, "validate_every": max(1, steps // 10)},
                 seed=options["seed"],
                 out=options["out"],
-                progress=False,
             )
             for network in networks
         }

@@ -19,7 +19,7 @@ import torch
 from undamped._base.options import PositiveInt
 from undamped.lab.instruments.films import Films, films
 from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific
-from undamped.lab.papers.runs import RunOptions, experiment
+from undamped.lab.papers.runs import RunOptions, experiment, fit_once
 from undamped.lab.report.charts import BLACK_LINE, colour, label, panels
 from undamped.lab.report.table import Report
 
@@ -88,13 +88,12 @@ def run(
         P. Toth and others. Hamiltonian generative networks. ICLR, 2020.
     """
     from undamped.lab.tasks.physics.pendulum_pictures import PendulumPictures
-    from undamped.lab.training import fit
 
     records: list[SeedScores] = []
     videos: list[Films] = []
     goals, settings = [], {}
     for seed in seeds:
-        trained = fit(
+        trained = fit_once(
             "hgn",
             "pendulum-pictures",
             model_options={"latent_size": latent_size},
@@ -102,7 +101,6 @@ def run(
             train={"steps": steps, "validate_every": max(1, steps // 20)},
             seed=seed,
             out=options["out"],
-            progress=False,
         )
         task, result = trained.task(), trained.result
         assert isinstance(task, PendulumPictures) and result is not None
