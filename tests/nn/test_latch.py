@@ -47,7 +47,7 @@ def test_new_gates_are_at_most_half_open_and_have_many_time_scales():
     net = undamped.nn.Latch(3, 64, num_layers=2)
     for layer in range(2):
         gate, candidate = net.cell(layer).bias.split(64)
-        opening = 0.5 + gate  # of a zero input
+        opening = 0.5 + gate / 4  # of a zero input
         assert 0 <= opening.min() < 0.05 and 0.4 < opening.max() <= 0.5
         assert candidate.min() < 0 < candidate.max()
 
