@@ -244,15 +244,14 @@ class LatchCell(InputGatedCell):
     """Latch: a minGRU whose gates close completely, so that it holds its state for any time.
 
     Equation:
-        q = min(max(½ + V_q u + b_q, 0), 1)
+        q = min(max(½ + (V_q u + b_q)/4, 0), 1)
         h' = (1 − q) ⊙ h + q ⊙ g(V u + b),  y = LayerNorm(h'),  g as in mingru
 
     Symbols:
         h state, y output, q gate; u is the input of the network, in later layers after the output
         of the layer before. A logistic gate is never zero: with q = 10⁻³ a state is gone after some
-        thousand steps. This one is zero for inputs below −½, where h' = h to the last bit. b_q
-        starts between −½ and 0, which gives memories of two and of many steps. Nothing is added to
-        y around a layer, so that later layers see a constant while earlier ones hold.
+        thousand steps. This one is zero for inputs below −2, where h' = h to the last bit. Nothing
+        is added to y around a layer, so that later layers see a constant while earlier ones hold.
 
     Promise:
         ‖∂h'/∂h‖ ≤ 1 at every step, and exactly one where the gate is closed.
@@ -273,10 +272,6 @@ class LatchCell(InputGatedCell):
 
     def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
         super().__init__(input_size, hidden_size)
-        # Gates between closed and half open. If all are half open, nothing of an input is
-        # left after twenty steps, and no gradient says that it mattered.
-        with torch.no_grad():
-            self.bias[:hidden_size].uniform_(-0.5, 0)
         # The normalisation of a single number would be zero.
         self.norm = nn.LayerNorm(hidden_size) if hidden_size > 1 else nn.Identity()
 
@@ -287,9 +282,7 @@ class LatchCell(InputGatedCell):
 
     def mixture(self, gates: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         """Return 1 − q and q."""
-        # With a slope of ¼, as that of a logistic gate, training rests before gates are closed, and
-        # what leaks in is seen in long sequences only.
-        enter = (gates[0] + 0.5).clamp(0, 1)
+        enter = (0.25 * gates[0] + 0.5).clamp(0, 1)
         return 1 - enter, enter
 
     def output(self, state: State) -> Tensor:

@@ -1,10 +1,16 @@
 """The memory benchmark: plan, scores, certificates and what it refuses."""
 
 import json
+import re
+import textwrap
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
+from registries import isolate
 
+from lab.cli.test_command_line import invoke
+from undamped._base import plugins
 from undamped._base.errors import OptionError, RunError, UnknownNameError
 from undamped.extend import models
 from undamped.lab.baselines.window import WindowPerceptron
@@ -59,6 +65,24 @@ def test_a_model_of_a_third_party_takes_part(tmp_path):
     report = run(models=("my-window",), trained=(128,), out=tmp_path, **SMALL)
     assert [record.entrant for record in report.records] == ["my-window"]
     assert not report.records[0].certificate
+
+
+def test_the_example_of_the_documentation_takes_part(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[3] / "docs" / "benchmark.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"\n\n((?:    .*\n|\n)*?    import torch\n(?:    .*\n|\n)*)", page)
+    (tmp_path / "my_models.py").write_text(textwrap.dedent(example))
+    isolate(monkeypatch, models)
+    monkeypatch.setattr(plugins, "_loaded", {})
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    words = ("models=max-pooled-cnn", "trained=64", "tested=64", "seeds=1", "cpu_seconds=0.2")
+    code, output, _ = invoke(
+        *("benchmark", "memory", "--with", str(tmp_path / "my_models.py"), "tasks=event-order"),
+        *(*words, "--json", "--out", str(tmp_path / "scores")),
+    )
+    assert code == 0
+    (stored,) = (tmp_path / "scores" / "scores").iterdir()
+    assert stored.name == "event-order--max-pooled-cnn--64--0.json"
+    assert json.loads(output)["records"][0]["accuracy"].keys() == {"64"}
 
 
 def test_the_certificate_is_the_best_score_without_memory():
