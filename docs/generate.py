@@ -8,6 +8,7 @@ import re
 from mkdocs.structure.files import File, Files
 
 import mathematics
+import play
 import reference
 from undamped._base.registry import Registry
 from undamped.lab.catalogue import REGISTRIES, describe_entry, summary
@@ -101,7 +102,8 @@ def on_files(files: Files, config) -> Files:
         pages |= {f"{folder}/{name}.md": page(name, registry) for name in registry}
         for path, content in pages.items():
             files.append(File.generated(config, path, content=content))
-    for path, content in {**reference.pages(), "zoo.md": zoo()}.items():
+    single = {"zoo.md": zoo(), "play/flags.html": play.page()}
+    for path, content in {**reference.pages(), **single}.items():
         files.append(File.generated(config, path, content=content))
     return files
 
