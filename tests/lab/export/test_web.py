@@ -1,7 +1,9 @@
 """The page with a model as WebAssembly, in a real browser without a network."""
 
+import importlib
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from undamped.lab.export.c.selftest import expected_answers
 from undamped.lab.export.c.web import export_web
 from undamped.lab.export.onnx_file import random_samples
 
+DOCS = str(Path(__file__).parents[3] / "docs")
 CHROMIUM = shutil.which("chromium")
 TOOLS = pytest.mark.skipif(
     not (shutil.which("clang") and shutil.which("wasm-ld")), reason="clang or lld is not installed"
@@ -87,6 +90,40 @@ def check_page(page, name, folder):
     page.mouse.move(80, 90)
     assert re.search(r"Mouse: [1-9]", page.inner_text("#status"))
     assert not problems
+
+
+@TOOLS
+@pytest.mark.browser
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_readers_can_play_with_the_flags(tmp_path, monkeypatch):
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    monkeypatch.syspath_prepend(DOCS)
+    play = importlib.import_module("play")
+    assert play.flags(tmp_path / "flags.html") < 60_000
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_context(offline=True).new_page()
+        page.goto((tmp_path / "flags.html").as_uri())
+        page.evaluate("ready")
+        presses = ["reset red", "set blue", "reset green", "set red", "set green", "reset blue"]
+        for label in presses:
+            page.click(f"text='{label}'")
+            page.click("text='300 distractors'")
+        answers = page.evaluate("[...answers].map((value, at) => [value, model.labels[at]])")
+        browser.close()
+    assert max(answers)[1] == "red and green"
+    assert max(answers)[0] > 0.9
+
+
+def test_the_page_of_the_documentation_says_what_is_missing(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
+    play = importlib.import_module("play")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert "needs clang" in play.page()
 
 
 @TOOLS

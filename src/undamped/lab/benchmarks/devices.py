@@ -22,10 +22,14 @@ from undamped.lab.export import Subject
 from undamped.lab.export.c.cost import TARGETS, instructions
 from undamped.lab.export.c.emulator import BOARDS, COMPILER, EMULATOR, emulate
 from undamped.lab.export.c.files import CFiles, c_files
+from undamped.lab.export.c.integer_model import integer_step
 from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.models.sequence_model import SequenceModel
 
 NETWORKS = ("unicornn", "lstm", "linoss", "rellstm")
+INTEGER = NETWORKS[:3]
+KINDS = ("float32", "int8", "integer")
+"""Floating point, with matrices of 8 bits, and these with all arithmetic in integers."""
 INPUTS, CLASSES, UNITS, LAYERS, OSCILLATORS = 6, 5, 32, 2, 50
 HEADER = ("model", "weights", "core", "flash", "RAM", "instructions", "by count", "error")
 RATES = ("model", "weights", "samples/s", "error")
@@ -49,9 +53,8 @@ def run(*, samples: int = 2_000_000, quick: bool = False, progress: Progress = s
     rows, rates = [], []
     results: dict[str, dict[str, object]] = {}
     for name in NETWORKS[:1] if quick else (*NETWORKS, "bank"):
-        for int8 in (False, True):
-            files, kind = c_files(example(name), name, libm=False, int8=int8), "float32"
-            kind = "int8" if int8 else kind
+        for kind in KINDS if name in INTEGER else KINDS[:2]:
+            files = example_files(name, kind)
             for core in ("cortex-m4",) if quick else BOARDS:
                 result = emulate(files, core)
                 counted = round(instructions(files.program, TARGETS[core]))
@@ -85,6 +88,15 @@ def example(name: str) -> Subject:
     bank.fit_closed_form([batch])
     bank.refit([batch])
     return Subject(bank, classes=())
+
+
+def example_files(name: str, kind: str) -> CFiles:
+    """Return the C code of an example with a kind of arithmetic, an element of `KINDS`."""
+    subject, integer = example(name), None
+    if kind == "integer":
+        series = torch.randn(100, 16, INPUTS, generator=torch.Generator().manual_seed(1))
+        integer = integer_step(subject, [Batch(series)])
+    return c_files(subject, name, libm=False, int8=kind != "float32", integer=integer)
 
 
 def host_rate(files: CFiles, samples: int) -> tuple[float, float]:

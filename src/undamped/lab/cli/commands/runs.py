@@ -174,6 +174,14 @@ class Export(NamedTuple):
             "validation data is printed.",
         ),
     ] = False
+    integer: Annotated[
+        bool,
+        typer.Option(
+            "--integer",
+            help="For --int8: compute in integers of 32 bits, for cores without a floating-point "
+            "unit; their ranges come from validation data.",
+        ),
+    ] = False
     lose: Annotated[
         float,
         typer.Option(
@@ -216,6 +224,9 @@ class Cost(NamedTuple):
         Libm, typer.Option(help="The functions of math.h, or small ones in the file (none).")
     ] = "none"
     int8: Annotated[bool, typer.Option("--int8", help="Matrices with 8 bits.")] = False
+    integer: Annotated[
+        bool, typer.Option("--integer", help="For --int8: arithmetic in integers of 32 bits.")
+    ] = False
     as_json: AsJson = False
 
 

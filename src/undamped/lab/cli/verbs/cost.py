@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from undamped._base.errors import OptionError
 from undamped.lab.cli.commands.runs import Cost
 from undamped.lab.cli.screen import console, print_json
 from undamped.lab.export import subject_of
@@ -19,14 +20,18 @@ def cost(options: Cost) -> None:
     """Print bytes, cycles and samples per second on some targets."""
     from undamped.lab.export.c.cost import TARGETS, device_cost, estimate, refuse_large
     from undamped.lab.export.c.files import c_files, program_of
+    from undamped.lab.export.c.int8 import calibrated
 
+    if options.integer and not options.int8:
+        raise OptionError("--integer applies to --int8 only. Add --int8, or leave it out.")
     run = Run.open(options.run)
     subject, name, libm = subject_of(run), run.path.resolve().name, options.libm == "math"
+    integer = calibrated(run, subject) if options.integer else None
     if options.target:
-        files = c_files(subject, name, libm=libm, int8=options.int8)
+        files = c_files(subject, name, libm=libm, int8=options.int8, integer=integer)
         costs = [device_cost(files, target, clock=options.clock) for target in options.target]
     else:
-        program = program_of(subject, name, int8=options.int8)
+        program = program_of(subject, name, int8=options.int8, integer=integer)
         costs = [estimate(program, target, libm=libm, clock=options.clock) for target in TARGETS]
     for entry in costs:
         refuse_large(entry, flash=options.flash, ram=options.ram)

@@ -12,7 +12,7 @@ from undamped.lab.export import export_onnx, subject_of
 from undamped.lab.files import refuse_folder
 from undamped.lab.training.run import Run
 
-_FORMATS = {"onnx": ("step",), "c": ("name", "libm", "int8", "lose"), "web": ()}
+_FORMATS = {"onnx": ("step",), "c": ("name", "libm", "int8", "integer", "lose"), "web": ()}
 """The options of every format."""
 
 
@@ -23,12 +23,13 @@ def export(options: Export) -> None:
         raise OptionError("'undamped export' needs one format. Add --onnx, --c or --web.")
     (form,) = formats
     defaults = Export(options.run)
-    for option in ("step", "name", "libm", "int8", "lose"):
+    for option in ("step", "name", "libm", "int8", "integer", "lose"):
         applies = option in _FORMATS[form]
         if not applies and getattr(options, option) != getattr(defaults, option):
             raise OptionError(f"--{option} does not apply to --{form}. Leave it out.")
-    if options.lose != defaults.lose and not options.int8:
-        raise OptionError("--lose applies to --int8 only. Add --int8, or leave it out.")
+    for option in ("lose", "integer"):
+        if getattr(options, option) != getattr(defaults, option) and not options.int8:
+            raise OptionError(f"--{option} applies to --int8 only. Add --int8, or leave it out.")
     write = {"onnx": _export_onnx, "c": _export_c, "web": _export_web}[form]
     write(options, Run.open(options.run))
 
@@ -64,16 +65,18 @@ def _export_onnx(options: Export, run: Run) -> None:
 
 def _export_c(options: Export, run: Run) -> None:
     from undamped.lab.export.c.files import export_c
-    from undamped.lab.export.c.int8 import check_int8
+    from undamped.lab.export.c.int8 import calibrated, check_int8
 
     subject = subject_of(run)
-    scores = check_int8(run, options.lose) if options.int8 else None
+    integer = calibrated(run, subject) if options.integer else None
+    scores = check_int8(run, subject, options.lose, integer) if options.int8 else None
     result = export_c(
         subject,
         options.out or run.output_folder / "c",
         options.name or run.path.resolve().name,
         libm=options.libm == "math",
         int8=options.int8,
+        integer=integer,
     )
     program = result.files.program
     if options.as_json:
@@ -89,11 +92,12 @@ def _export_c(options: Export, run: Run) -> None:
         )
         return
     source = result.paths[1]
+    reference = "PyTorch" if integer is None else "the same integers in PyTorch"
     if result.error is None:
         macro = f"{program.name.upper()}_SELFTEST"
-        checked = f"not compared with PyTorch without a C compiler; compile it with -D{macro}"
+        checked = f"not compared with {reference} without a C compiler; compile it with -D{macro}"
     else:
-        checked = f"the largest relative difference from PyTorch is {result.error:.1e}"
+        checked = f"the largest relative difference from {reference} is {result.error:.1e}"
     print_lines(
         f"{source}: {checked}",
         *([] if scores is None else [scores.sentence]),

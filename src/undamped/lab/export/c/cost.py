@@ -20,6 +20,10 @@ from undamped.lab.export.subject import Subject
 
 _DIVISIONS = frozenset({"div", "reciprocal"})
 _FLOATING = frozenset({"add", "sub", "mul", "neg"})
+# Instructions of fixed-point arithmetic on a Cortex-M3; a multiply-add with a weight is `_PRODUCT`.
+_INTEGER = {"fixed_right": 5, "fixed_mul": 16.5, "fixed_add": 16.5, "fixed_sub": 16.5}
+_INTEGER |= {"fixed_left": 12, "fixed_curve": 28, "fixed_div": 100}
+_PRODUCT = 3.3
 _STATEMENT, _FIXED = 16, 500  # bytes of code per C statement, and of everything else
 _LIBM, _SOFT_FLOAT = 2000, 2000  # bytes of functions that the linker adds
 _STACK = 80  # bytes of registers and addresses that a step saves
@@ -39,6 +43,7 @@ class Target:
         per_instruction: Cycles per instruction.
         clock: A usual clock, in MHz.
         soft_float: Whether floating-point arithmetic is done by functions.
+        integer: Instructions per instruction of a Cortex-M3 in fixed-point arithmetic.
         text: A description.
     """
 
@@ -51,19 +56,20 @@ class Target:
     per_instruction: float
     clock: float
     soft_float: bool
+    integer: float
     text: str
 
 
 TARGETS: dict[str, Target] = {
-    "cortex-m0+": Target(140, 40, 68, 18, 150, 1800, 1.3, 48, True, "ARMv6-M without FPU"),
-    "cortex-m3": Target(91, 27, 45, 12, 80, 1170, 1.3, 72, True, "ARMv7-M without FPU"),
-    "cortex-m4": Target(3.6, 2.2, 2.2, 2, 3, 38, 1.4, 100, False, "ARMv7E-M with FPU"),
-    "cortex-m7": Target(3.6, 2.2, 2.2, 2, 3, 39, 0.9, 400, False, "ARMv7E-M with FPU, dual issue"),
+    "cortex-m0+": Target(140, 40, 68, 18, 150, 1800, 1.3, 48, True, 2, "ARMv6-M without FPU"),
+    "cortex-m3": Target(91, 27, 45, 12, 80, 1170, 1.3, 72, True, 1, "ARMv7-M without FPU"),
+    "cortex-m4": Target(3.6, 2.2, 2.2, 2, 3, 38, 1.4, 100, False, 1, "ARMv7E-M with FPU"),
+    "cortex-m7": Target(3.6, 2.2, 2.2, 2, 3, 39, 0.9, 400, False, 1, "as M4, with dual issue"),
     "rv32imc": Target(
-        145, 45, 72, 20, 180, 1900, 1.2, 160, True, "RISC-V without FPU, as ESP32-C3"
+        145, 45, 72, 20, 180, 1900, 1.2, 160, True, 1.2, "RISC-V without FPU, as ESP32-C3"
     ),
-    "esp32": Target(5, 3, 3, 3, 20, 60, 1.4, 240, False, "Xtensa LX6 with FPU"),
-    "x86": Target(0.09, 0.05, 0.1, 0.1, 0.5, 1.5, 1, 3000, False, "one core with AVX2, gcc -O3"),
+    "esp32": Target(5, 3, 3, 3, 20, 60, 1.4, 240, False, 1.1, "Xtensa LX6 with FPU"),
+    "x86": Target(0.09, 0.05, 0.1, 0.1, 0.5, 1.5, 1, 3000, False, 0.2, "a core with AVX2, gcc -O3"),
 }
 """Processors by name."""
 
@@ -99,6 +105,10 @@ class DeviceCost:
 
 def instructions(program: Program, target: Target) -> float:
     """Return the estimated number of instructions of a step."""
+    if program.integer:
+        counts = program.operations.items()
+        count = sum(times * _INTEGER.get(name, 3) for name, times in counts)
+        return (program.products * _PRODUCT + count) * target.integer
     total = program.products * (target.product + program.constants.int8 * target.conversion)
     for name, count in program.operations.items():
         cost = target.selection

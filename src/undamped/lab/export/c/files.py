@@ -12,6 +12,7 @@ from pathlib import Path
 from undamped._base.errors import OptionError, RunError
 from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
 from undamped.lab.export.c.bank import bank_program
+from undamped.lab.export.c.integer_model import IntegerStep
 from undamped.lab.export.c.program import (
     Program,
     header_text,
@@ -90,7 +91,14 @@ def _write(file: Path, text: str) -> None:
     file.write_text(text, encoding="ascii", newline="\n")
 
 
-def c_files(subject: Subject, name: str, *, libm: bool = True, int8: bool = False) -> CFiles:
+def c_files(
+    subject: Subject,
+    name: str,
+    *,
+    libm: bool = True,
+    int8: bool = False,
+    integer: IntegerStep | None = None,
+) -> CFiles:
     """Return a model as C.
 
     Args:
@@ -98,19 +106,25 @@ def c_files(subject: Subject, name: str, *, libm: bool = True, int8: bool = Fals
         name: What all public names start with; it becomes a C identifier.
         libm: Whether to call the functions of math.h; otherwise the file brings its own.
         int8: Whether weights have 8 bits, with a scale per row.
+        integer: The step in integers, which is written instead of the one in floating point.
     """
-    program = program_of(subject, name, int8=int8)
+    program = program_of(subject, name, int8=int8, integer=integer)
     name = program.name
-    source = source_text(program, subject, libm=libm, test=selftest_text(subject, name, int8=int8))
+    test = selftest_text(subject, name, int8=int8, integer=integer)
+    source = source_text(program, subject, libm=libm, test=test)
     return CFiles(program, header_text(program, subject), source, libm)
 
 
-def program_of(subject: Subject, name: str, *, int8: bool = False) -> Program:
+def program_of(
+    subject: Subject, name: str, *, int8: bool = False, integer: IntegerStep | None = None
+) -> Program:
     """Return the parts of the C file of a model; arguments are those of `c_files`."""
     if subject.preparation is not None:
         subject.preparation.stream()  # refuses a model that answers whole windows
-    build = bank_program if isinstance(subject.model, OscillatorBank) else network_program
-    program = build(subject, identifier(name), int8=int8)
+    if isinstance(subject.model, OscillatorBank):
+        program = bank_program(subject, identifier(name), int8=int8)
+    else:
+        program = network_program(subject, identifier(name), int8=int8, integer=integer)
     program.sort_fields()
     return program
 
@@ -122,6 +136,7 @@ def export_c(
     *,
     libm: bool = True,
     int8: bool = False,
+    integer: IntegerStep | None = None,
     tolerance: float = TOLERANCE,
 ) -> Export:
     """Write a model as NAME.h and NAME.c.
@@ -132,12 +147,13 @@ def export_c(
         name: What all public names start with.
         libm: Whether to call the functions of math.h.
         int8: Whether weights have 8 bits.
+        integer: The step in integers, if that is to be written.
         tolerance: The largest relative error with which files are written.
 
     """
     if folder.exists() and not folder.is_dir():
         raise OptionError(f"--out must be a folder for C files, and '{folder}' is a file.")
-    files = c_files(subject, name, libm=libm, int8=int8)
+    files = c_files(subject, name, libm=libm, int8=int8, integer=integer)
     compiler = next((path for path in map(shutil.which, COMPILERS) if path), None)
     error = None if compiler is None else files.check(compiler)
     if error is not None and not error <= tolerance:

@@ -142,6 +142,51 @@ _LIBRARY = {
     const float value = (quadrant & 1) ? cosine : sine;
     return (quadrant & 2) ? -value : value;""",
 }
+_FIXED = {
+    "saturated": (
+        "int64_t x",
+        """return x > INT32_MAX ? INT32_MAX : (x < -INT32_MAX ? -INT32_MAX : (int32_t)x);""",
+    ),
+    "fixed": (
+        "float x",
+        """if (x >= 2147483520.0f) {
+        return INT32_MAX;
+    }
+    return x > -2147483520.0f ? (int32_t)x : -INT32_MAX;""",
+    ),
+    "fixed_right": ("int32_t x, int32_t s", "return (x >> s) + ((x >> (s - 1)) & 1);"),
+    "fixed_left": ("int32_t x, int32_t s", "return @saturated((int64_t)x * ((int64_t)1 << s));"),
+    "fixed_mul": (
+        "int32_t x, int32_t y, int32_t s",
+        "return @saturated(((int64_t)x * y + ((int64_t)1 << s >> 1)) >> s);",
+    ),
+    **{
+        f"fixed_{name}": (
+            "int32_t x, int32_t y, int32_t a, int32_t b, int32_t s",
+            f"""const int64_t one = 1, sum = x * (one << a) {sign} y * (one << b);
+    return @saturated((sum + (one << s >> 1)) >> s);""",
+        )
+        for name, sign in (("add", "+"), ("sub", "-"))
+    },
+    "fixed_div": (
+        "int32_t x, int32_t y, int32_t s",
+        """if (y == 0) {
+        return x < 0 ? -INT32_MAX : INT32_MAX;
+    }
+    return @saturated((int64_t)x * ((int64_t)1 << s) / y);""",
+    ),
+    "fixed_curve": (
+        "const int32_t *c, int32_t x, int32_t low, int32_t high, int32_t s",
+        """/* A cubic polynomial for each of many intervals of equal length. */
+    const uint32_t d = (uint32_t)(x < low ? low : (x > high ? high : x)) - (uint32_t)low;
+    const int32_t u = (int32_t)((d & (((uint32_t)1 << s) - 1u)) << (30 - s));
+    const int32_t *const p = c + 4 * (d >> s);
+    int32_t y = (int32_t)((int64_t)p[3] * u >> 30) + p[2];
+    y = (int32_t)((int64_t)y * u >> 30) + p[1];
+    return (int32_t)((int64_t)y * u >> 30) + p[0];""",
+    ),
+}
+"""Arithmetic of fixed-point numbers: parameters and body. The last parameters are shifts."""
 _LIBM = {"round": "rint"}
 _BASE = ("exp", "tanh", "log", "log1p", "sqrt", "floor", "round", "sin", "cos")
 
@@ -162,9 +207,14 @@ def helper_text(names: Iterable[str], prefix: str, *, libm: bool) -> str:
             if inner not in definitions:
                 define(inner)
         body = re.sub(r"@(\w+)", rf"{prefix}_\1", body)
-        argument = {"bits": "int32_t x", "wave": "float x, int32_t y"}.get(name, "float x")
+        kind, argument = (
+            "float",
+            {"bits": "int32_t x", "wave": "float x, int32_t y"}.get(name, "float x"),
+        )
         argument += ", float y" if name in _TWO else ""
-        head = f"static inline float {prefix}_{name}({argument})"
+        if name in _FIXED:
+            kind, argument = "int32_t", _FIXED[name][0]
+        head = f"static inline {kind} {prefix}_{name}({argument})"
         definitions[name] = f"{head}\n{{\n    {body}\n}}\n"
 
     for name in sorted(names):
@@ -174,6 +224,8 @@ def helper_text(names: Iterable[str], prefix: str, *, libm: bool) -> str:
 
 
 def _body(name: str, libm: bool) -> str:
+    if name in _FIXED:
+        return _FIXED[name][1]
     if name in _COMPOSITE:
         return _COMPOSITE[name]
     if name in _TWO:
@@ -183,5 +235,5 @@ def _body(name: str, libm: bool) -> str:
     return _LIBRARY[name]
 
 
-HELPERS = frozenset({*_COMPOSITE, *_TWO, *_LIBRARY})
+HELPERS = frozenset({*_COMPOSITE, *_TWO, *_LIBRARY, *_FIXED})
 """Operations that are functions."""

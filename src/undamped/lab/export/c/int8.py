@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +19,16 @@ from undamped._base.errors import OptionError, RunError
 from undamped._base.torch_internals import TorchDispatchMode, tree_leaves, tree_map
 from undamped.kernels.dispatch import plain_loops
 from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
+from undamped.lab.export.c.integer_model import IntegerStep, integer_model, integer_step
 from undamped.lab.export.c.lower import quantise
+from undamped.lab.export.subject import Subject
 from undamped.lab.streams import StepStream
 from undamped.lab.training.evaluation import evaluate
 from undamped.lab.training.run import Run
 from undamped.models.task_model import TaskModel
 
 _MARK = "undamped_constant"
+_BATCHES = 8  # of validation data, whose values determine the ranges of integers
 _RECURRENT = ("lstm", "gru", "rnn_tanh")
 
 
@@ -38,42 +41,64 @@ class Int8Scores:
         single: The score in single precision.
         int8: The score with weights of 8 bits.
         loss: What is lost: points of accuracy, or percent of any other score; negative for a gain.
+        integer: Whether the state is in integers, too.
     """
 
     metric: str
     single: float
     int8: float
     loss: float
+    integer: bool = False
 
     @property
     def sentence(self) -> str:
         """A description of the scores."""
         unit = "points" if self.metric == "accuracy" else "%"
         change = f"{abs(self.loss):.2g} {unit} {'lost' if self.loss > 0 else 'gained'}"
+        form = "in integers" if self.integer else "with 8-bit weights"
         return (
-            f"validation {self.metric} {self.single:.4g} in single precision, {self.int8:.4g} with "
-            f"8-bit weights: {change if self.loss else 'nothing lost'}"
+            f"validation {self.metric} {self.single:.4g} in single precision, {self.int8:.4g} "
+            f"{form}: {change if self.loss else 'nothing lost'}"
         )
 
 
-def check_int8(run: Run, most: float) -> Int8Scores:
-    """Return the scores of a run; refuse it if more is lost than `most`."""
+def calibrated(run: Run, subject: Subject) -> IntegerStep:
+    """Return the step of a run in integers, for the ranges of values on validation data."""
+    task, size = run.task(), run.train_options().batch_size
+    count = task.count("valid", size)
+    assert count is not None
+    batches = (task.batch("valid", index, size) for index in range(min(count, _BATCHES)))
+    return integer_step(subject, batches)
+
+
+def check_int8(
+    run: Run, subject: Subject, most: float, integer: IntegerStep | None = None
+) -> Int8Scores:
+    """Return the scores of a run on validation data; refuse it if more is lost than `most`.
+
+    Args:
+        run: The run.
+        subject: Its model.
+        most: Points of accuracy, or percent of any other score.
+        integer: The step in integers, if that is to be scored.
+    """
     if not most >= 0:
         raise OptionError(f"--lose must be at least 0, got {most:g}.")
     task, model = run.task(), run.model().float()
     size = run.train_options().batch_size
     single = evaluate(model, task, "valid", size).metric
-    with int8_weights(model) as copied:
+    integers = None if integer is None else nullcontext(integer_model(subject, integer))
+    with integers or int8_weights(model) as copied:
         rounded = evaluate(copied, task, "valid", size).metric
     sign = 1 if task.higher_is_better else -1
     loss = 100 * sign * (single - rounded)
     if task.metric != "accuracy":
         loss /= max(abs(single), 1e-12)
-    scores = Int8Scores(task.metric, single, rounded, loss)
+    scores = Int8Scores(task.metric, single, rounded, loss, integer is not None)
     if not loss <= most:
         raise RunError(
             f"The C code was not written: {scores.sentence}, more than --lose {most:g}. Allow "
-            "more, or export without --int8."
+            f"more, or export without {'--int8' if integer is None else '--integer'}."
         )
     return scores
 

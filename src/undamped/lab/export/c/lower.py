@@ -19,6 +19,8 @@ TYPES = {
     torch.float64: "double",
     torch.int64: "int32_t",
     torch.int32: "int32_t",
+    torch.int8: "int8_t",
+    torch.uint8: "uint8_t",
     torch.bool: "int32_t",
 }
 """The C type of a tensor. Integers are positions, which 32 bits can hold."""
@@ -122,7 +124,7 @@ class _Lowering:
                 node = Node("map", node.shape, node.dtype, (node,), "identity")
             self.targets[node] = array
             self.outputs.append(node)
-        self.order = _topological(self.outputs)
+        self.order = topological(self.outputs)
         self.stored = self._choose_stored()
         self.groups: list[Group] = []
         self.group_of: dict[Node, int] = {}
@@ -141,7 +143,7 @@ class _Lowering:
         for node in self.order:
             if node.kind != "view":
                 for arg in node.args:
-                    base = _base(arg)
+                    base = base_of(arg)
                     if base in consumers and node not in consumers[base]:
                         consumers[base].append(node)
         stored, costs = set(self.outputs), {}
@@ -151,7 +153,7 @@ class _Lowering:
             if node.kind != "map":
                 continue
             costs[node] = _cost(node) + sum(
-                costs.get(base, 0) for base in map(_base, node.args) if base not in stored
+                costs.get(base, 0) for base in map(base_of, node.args) if base not in stored
             )
             several = len(consumers[node]) > 1
             repeats = any(_domain(consumer) > node.size for consumer in consumers[node])
@@ -343,7 +345,7 @@ class _Lowering:
         element = self._element(node, node.flat((*outer, column)).text())
         self.products += matrix.numel() * (node.size // outputs)
         scale = None
-        if self.constants.int8:
+        if self.constants.int8 and matrix.dtype != torch.int8:
             matrix, scale = quantise(matrix)
         array = self.constants.name(matrix.T)
         body, addend = _Body(self, self.group_of[node]), "0"
@@ -375,7 +377,7 @@ class _Lowering:
         for at in columns:
             value = body.value(x, (*outer, block + at))
             if not value.isidentifier():
-                value = body.local(value, "float")
+                value = body.local(value, TYPES[x.dtype])
             entry = (block + at) * outputs + Index.variable("o", outputs)
             weight = f"{array}[{entry.text()}]"
             terms.append(f"{weight if scale is None else f'(float){weight}'} * {value}")
@@ -434,6 +436,8 @@ class _Body:
             raise OptionError(f"There is no C code for the operator '{name}'.")
         self.lowering.helpers.add(name)
         prefix = self.lowering.constants.prefix
+        if node.detail is not None:  # a table of the operator
+            args.insert(0, self.lowering.constants.name(node.detail))
         if double:  # the argument is a time or a mean; the result is a feature in float32
             args = [f"(float){arg}" for arg in args]
         call = f"{prefix}_{name}({', '.join(args)})"
@@ -467,7 +471,8 @@ def _uniform(tensor: Tensor) -> str | None:
     return literal(flat[0].item(), tensor.dtype)
 
 
-def _base(node: Node) -> Node:
+def base_of(node: Node) -> Node:
+    """Return the tensor of which a node is a view."""
     while node.kind == "view":
         node = node.args[0]
     return node
@@ -482,7 +487,8 @@ def _domain(node: Node) -> int:
     return max([arg.size for arg in node.args]) if node.kind in ("reduce", "product") else node.size
 
 
-def _topological(outputs: list[Node]) -> list[Node]:
+def topological(outputs: list[Node]) -> list[Node]:
+    """Return all nodes of a graph, each after those that it reads."""
     order: dict[Node, None] = {}
     pending = [(node, False) for node in reversed(outputs)]
     while pending:

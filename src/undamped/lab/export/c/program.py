@@ -12,6 +12,7 @@ from torch import Tensor
 
 from undamped._base.contract import LONGEST_GAP
 from undamped.lab.export.c.functions import helper_text
+from undamped.lab.export.c.integer_model import IntegerStep
 from undamped.lab.export.c.lower import TYPES, Constants, lower
 from undamped.lab.export.c.lower import literal as number
 from undamped.lab.export.c.steps import step_of
@@ -47,6 +48,7 @@ class Program:
         work: Elements of the work arrays by C type.
         products: Multiplications with weights in a step.
         operations: Elementwise operations of a step by name.
+        integer: Whether the step computes in integers.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Program:
     work: dict[str, int] = field(default_factory=dict)
     products: int = 0
     operations: dict[str, int] = field(default_factory=dict)
+    integer: bool = False
 
     @property
     def state_bytes(self) -> int:
@@ -99,29 +102,60 @@ def string(text: str) -> str:
     return '"' + "".join(parts) + '"'
 
 
-def network_program(subject: Subject, name: str, *, int8: bool = False) -> Program:
+def network_program(
+    subject: Subject, name: str, *, int8: bool = False, integer: IntegerStep | None = None
+) -> Program:
     """Return the program of a model that is a graph of operators."""
     step = step_of(subject)
-    program = Program(name, Constants(name, int8))
+    program = Program(name, Constants(name, int8), integer=integer is not None)
     write_preparation(program, subject, step.width, symbols=step.symbols, elapsed=step.elapsed)
-    inputs = {"x": torch.zeros(1, step.width), **step.state}
-    nodes = trace(step.function, inputs)
-    names = {"x": "x", **{field: f"state->{field}" for field in step.state}}
-    targets = ["answer", *[names[field] for field in step.state]]
-    code = lower(dict(zip(targets, nodes, strict=True)), names, program.constants, program.helpers)
-    for field_name, start in step.state.items():
-        kind = "double" if start.dtype == torch.float64 else "float"
-        program.fields[field_name] = (kind, start.numel())
+    program.declarations.append(f"float x[{step.width}];")
+    program.work["float"] = step.width
+    state, arrays, answer = step.state, {"x": "x"}, "answer"
+    if integer is None:
+        nodes = trace(step.function, {"x": torch.zeros(1, step.width), **state})
+    else:
+        nodes, state = integer.graph.outputs, integer.initial()
+        arrays, answer = {"x": "fixed_x"}, "fixed_answer"
+        _convert_input(program, step.width, integer.graph.bits["x"])
+    arrays |= {field: f"state->{field}" for field in state}
+    targets = [answer, *[arrays[field] for field in state]]
+    code = lower(dict(zip(targets, nodes, strict=True)), arrays, program.constants, program.helpers)
+    for field_name, start in state.items():
+        program.fields[field_name] = (TYPES[start.dtype], start.numel())
         if bool((start != 0).any()):
             program.initial[field_name] = start
     program.statements += code.lines
-    program.work = {**code.work}
-    program.declarations.append(f"float x[{step.width}];")
-    program.work["float"] = program.work.get("float", 0) + step.width
     for kind, size in code.work.items():
         program.declarations.append(f"{kind} work_{kind.removesuffix('_t')}[{size}];")
+        program.work[kind] = program.work.get(kind, 0) + size
     program.products, program.operations = code.products, code.operations
+    if integer is not None:
+        _convert_answer(program, nodes[0].size, integer.graph.answer_bits)
     return program
+
+
+def _convert_input(program: Program, width: int, bits: int) -> None:
+    program.helpers.add("fixed")
+    program.declarations.append(f"int32_t fixed_x[{width}];")
+    program.work["int32_t"] = program.work.get("int32_t", 0) + width
+    scale = number(2.0**bits, torch.float32)
+    program.prepare += [
+        f"for (int i = 0; i < {width}; i++) {{",
+        f"    fixed_x[i] = {program.name}_fixed(x[i] * {scale});",
+        "}",
+    ]
+
+
+def _convert_answer(program: Program, outputs: int, bits: int) -> None:
+    program.declarations.append(f"int32_t fixed_answer[{outputs}];")
+    program.work["int32_t"] = program.work.get("int32_t", 0) + outputs
+    scale = number(2.0**-bits, torch.float32)
+    program.statements += [
+        f"for (int i = 0; i < {outputs}; i++) {{",
+        f"    answer[i] = (float)fixed_answer[i] * {scale};",
+        "}",
+    ]
 
 
 def write_preparation(
@@ -426,8 +460,7 @@ int {name}_label(const float *answer)
 
 
 def _table(name: str, array: Tensor) -> str:
-    kinds = {torch.int8: "int8_t", torch.uint8: "uint8_t", torch.bool: "int32_t"}
-    kind = kinds.get(array.dtype) or TYPES[array.dtype]
+    kind = TYPES[array.dtype]
     values = [number(value, array.dtype) for value in array.tolist()]
     rows = [", ".join(values[at : at + _ROW]) for at in range(0, len(values), _ROW)]
     return f"static const {kind} {name}[{len(values)}] = {{\n    " + ",\n    ".join(rows) + "\n};"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
 
 from undamped.lab.export.c.int8 import int8_weights
+from undamped.lab.export.c.integer_model import IntegerStep, integer_model
 from undamped.lab.export.c.lower import literal
 from undamped.lab.export.live import LiveModel
 from undamped.lab.export.onnx_file import random_samples
@@ -21,7 +23,12 @@ TOLERANCE = 1e-4
 
 
 def expected_answers(
-    subject: Subject, samples: np.ndarray, times: np.ndarray | None, *, int8: bool = False
+    subject: Subject,
+    samples: np.ndarray,
+    times: np.ndarray | None,
+    *,
+    int8: bool = False,
+    integer: IntegerStep | None = None,
 ) -> np.ndarray:
     """Return the answer of PyTorch after each sample, (steps, outputs).
 
@@ -30,15 +37,27 @@ def expected_answers(
         samples: (steps, channels), or (steps,) for symbols.
         times: (steps,) timestamps, for models that use them.
         int8: Whether matrices have 8 bits.
+        integer: The step in integers, if that computes the answers.
     """
-    context = int8_weights if int8 else nullcontext
     rows = []
-    with context(copy.deepcopy(subject.model).cpu().eval()) as model:
+    with _variant(subject, int8, integer) as model:
         live = LiveModel(Subject(model, subject.preparation, subject.classes))
         for at, sample in enumerate(samples):
             live.push(sample, None if times is None else times[at])
             rows.append(answer_row(subject, live.outputs()[0].double().numpy()))
     return np.stack(rows)
+
+
+def _variant(
+    subject: Subject, int8: bool, integer: IntegerStep | None
+) -> AbstractContextManager[Any]:
+    if integer is not None:
+        return nullcontext(integer_model(subject, integer))
+    return (
+        int8_weights(subject.model)
+        if int8
+        else nullcontext(copy.deepcopy(subject.model).cpu().eval())
+    )
 
 
 def answer_row(subject: Subject, outputs: np.ndarray) -> np.ndarray:
@@ -64,12 +83,17 @@ def test_samples(subject: Subject, *, seed: int = 0) -> tuple[np.ndarray, np.nda
 
 
 def selftest_text(
-    subject: Subject, name: str, *, int8: bool = False, tolerance: float = TOLERANCE
+    subject: Subject,
+    name: str,
+    *,
+    int8: bool = False,
+    integer: IntegerStep | None = None,
+    tolerance: float = TOLERANCE,
 ) -> str:
     """Return the text of the test, which is compiled with -DNAME_SELFTEST only."""
     prefix = name.upper()
     samples, times = test_samples(subject)
-    answers = expected_answers(subject, samples, times, int8=int8)
+    answers = expected_answers(subject, samples, times, int8=int8, integer=integer)
     elapsed = None if times is None else np.diff(times, prepend=times[0])
     arguments = f"state, {name}_test_samples[t]," + (
         f" {name}_test_elapsed[t]," if times is not None else ""

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
@@ -56,6 +57,7 @@ i { display: block; height: 1rem; background: #0072b2 }
 <p><label>A CSV file: <input type="file" id="file" accept=".csv,text/csv"></label>
 <button id="mouse">Mouse</button> <button id="microphone">Microphone</button>
 <button id="reset">Start again</button></p>
+<p id="buttons"></p>
 <p id="status" role="status">No sample yet.</p>
 <table id="answers"></table>
 <script>
@@ -119,6 +121,16 @@ function read(text) {
 }
 get("file").onchange = async (event) => { source++; read(await event.target.files[0].text()); };
 get("reset").onclick = () => { source++; start(); show("Started again."); };
+for (const [label, series] of Object.entries(model.buttons)) {
+  const button = document.createElement("button");
+  button.textContent = label;
+  button.onclick = () => {
+    source++;
+    for (const values of series) push(values, 1);
+    show(`${label}:`);
+  };
+  get("buttons").append(button, " ");
+}
 get("mouse").onclick = () => {
   const turn = ++source, values = model.channels.map(() => 0);
   start();
@@ -150,13 +162,16 @@ get("microphone").onclick = async () => {
 """
 
 
-def export_web(subject: Subject, path: Path, name: str) -> int:
+def export_web(
+    subject: Subject, path: Path, name: str, buttons: Mapping[str, list[list[float]]] | None = None
+) -> int:
     """Write a page with a model as WebAssembly; return its size in bytes.
 
     Args:
         subject: The model with its preparation.
         path: The file.
         name: The name of the model.
+        buttons: Samples that are pushed when a button with this label is pressed.
     """
     for tool in (COMPILER, LINKER):
         if not shutil.which(tool):
@@ -174,6 +189,7 @@ def export_web(subject: Subject, path: Path, name: str) -> int:
         "channels": channels if prepared is None else prepared.raw_channels,
         "labels": labels,
         "outputs": output_count(subject),
+        "buttons": dict(buttons or {}),
     }
     # Escaped, so that no name can end the script.
     text = json.dumps(model).replace("<", "\\u003c")
