@@ -308,10 +308,7 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
             snapshots: Snapshots = dict.fromkeys(self.early.stops)
             state = self.dynamics.run(batch.cast(self.dtype), None, snapshots)
             features = self._features(state.pools)
-            targets, mask = ridge_targets(self.shape, batch)
-            weights = sample_weights(self.shape, targets, batch.weights)
-            if weights is not None:
-                mask = mask & (weights > 0)
+            targets, mask, weights = self._targets(batch)
             size += features.nbytes
             if size > _MOST_BYTES:
                 raise OptionError(
@@ -327,6 +324,27 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
                     early = self._features(pools)
                     self.early.add(stop, early, targets, weights, long_enough, keys)
         return rows
+
+    def _targets(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return targets, a mask of the sequences that count, and weights."""
+        targets, mask = ridge_targets(self.shape, batch)
+        weights = sample_weights(self.shape, targets, batch.weights)
+        return targets, mask if weights is None else mask & (weights > 0), weights
+
+    @torch.no_grad()
+    def ridge_rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return standardised features, targets and weights of the sequences with a target.
+
+        Args:
+            batch: Sequences with their targets.
+        """
+        targets, mask, weights = self._targets(batch)
+        features = self._features(self.dynamics.run(batch.cast(self.dtype)).pools)[mask]
+        return (
+            self._standardise(features),
+            targets[mask],
+            None if weights is None else weights[mask],
+        )
 
     def _solve(self) -> None:
         features = torch.cat([row[0] for row in self._rows])

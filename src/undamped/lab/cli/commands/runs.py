@@ -85,6 +85,35 @@ class Explain(NamedTuple):
     as_json: AsJson = False
 
 
+@command("update", "update.update_run")
+class Update(NamedTuple):
+    """Let a trained model learn from further recordings, as a new version of its run.
+
+    A bank learns exactly, as if it had been fitted to all recordings at once; a network continues
+    from its weights. The command says what changed in the data, and the old run stays as it is.
+
+    Example: `undamped update runs/recordings-bank-1 new.csv`
+    """
+
+    run: RunFolder
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A file or folder in the format that the run was trained on, with targets. "
+            "Without it, what a bank needs of its training recordings is stored in the run."
+        ),
+    ] = None
+    lose: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="For networks: how much worse the score on the old validation split may become, "
+            "as a fraction of the score.",
+        ),
+    ] = 0.02
+    as_json: AsJson = False
+
+
 @command("stream")
 class Stream(NamedTuple):
     """Read samples from standard input and answer line by line, in constant memory.

@@ -1,4 +1,4 @@
-"""`undamped explain`: the sentences, the figure, JSON, and what it refuses."""
+"""`undamped explain` and `undamped update`: sentences, files, JSON, and what they refuse."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ def bumps(path, count, seed):
     pd.DataFrame(rows).to_csv(path, index=False)
 
 
-def test_explain(tmp_path, monkeypatch, capsys):
+def test_explain_then_update(tmp_path, monkeypatch, capsys):
     bumps("bumps.csv", 24, 0)
     bumps("new.csv", 4, 1)
     run = fit(
@@ -66,3 +66,17 @@ def test_explain(tmp_path, monkeypatch, capsys):
         assert code == 2 and reason in err
     code, _, err = run_command(monkeypatch, capsys, "explain", "flags-latch")
     assert code == 2 and "not a run on recordings" in err
+
+    code, out, err = run_command(monkeypatch, capsys, "update", run.path)
+    assert code == 0 and "normal equations of its 21 series" in out, err
+    (tmp_path / "bumps.csv").unlink()
+    bumps("more.csv", 30, 2)
+    code, out, err = run_command(monkeypatch, capsys, "update", run.path, "more.csv", "--json")
+    content = json.loads(out)
+    assert code == 0 and content["series"] == 30 and content["drift"]["changed"] == []
+    code, out, err = run_command(monkeypatch, capsys, "predict", content["run"], "new.csv")
+    assert code == 0 and "r3: up" in out
+    code, out, err = run_command(monkeypatch, capsys, "update", content["run"], "new.csv")
+    assert code == 0 and "4 further series" in out
+    code, _, err = run_command(monkeypatch, capsys, "update", content["run"], "more.csv")
+    assert code == 2 and "used for an update before" in err and "Traceback" not in err
