@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import undamped
+from undamped.lab.training.origins import versions
 
 ROOT = Path(__file__).parents[2]
 VERSION = undamped.__version__
@@ -64,6 +65,7 @@ def test_files_about_the_release_have_its_version():
     assert f'version: "{VERSION}"' in (ROOT / "packaging" / "conda" / "recipe.yaml").read_text()
     history = json.loads((ROOT / "docs" / "history" / f"{VERSION}.json").read_text())
     assert history["version"] == VERSION
+    assert versions()["undamped"] == VERSION  # also of an editable installation
 
 
 def test_measurements_of_the_release_are_on_their_pages():

@@ -25,7 +25,7 @@ PAST = 3
 
 
 @dataclass(frozen=True)
-class TestForecasts:
+class ForecastsOnTest:
     """Forecasts of the test split, and the series in which they are drawn.
 
     Args:
@@ -67,7 +67,7 @@ class TestForecasts:
         return rows
 
 
-def forecasts_on_test(run: Run, task: Task) -> TestForecasts | None:
+def forecasts_on_test(run: Run, task: Task) -> ForecastsOnTest | None:
     """Return the forecasts of a trained run; None if it does not forecast recordings.
 
     Args:
@@ -82,11 +82,11 @@ def forecasts_on_test(run: Run, task: Task) -> TestForecasts | None:
     names = task.preparation.forecast
     recording = task.recordings.series[int(forecasts.origins[0, 0])]
     column = task.series_set.channels.index(names[0])
-    return TestForecasts(forecasts, np.asarray(recording[:, column], dtype=float), names[0])
+    return ForecastsOnTest(forecasts, np.asarray(recording[:, column], dtype=float), names[0])
 
 
 def figures(
-    reports: Sequence[tuple[Style, TestForecasts]],
+    reports: Sequence[tuple[Style, ForecastsOnTest]],
 ) -> Iterator[tuple[str, Layout, list[Trace]]]:
     """Yield key, layout and traces of the figures of forecasts.
 
@@ -115,11 +115,11 @@ def figures(
                                     caption), errors  # fmt: skip
 
 
-def _indices(test: TestForecasts) -> list[int]:
+def _indices(test: ForecastsOnTest) -> list[int]:
     return last_disjoint(test.forecasts.origins, test.forecasts.values.shape[1])
 
 
-def _truth(test: TestForecasts) -> Trace:
+def _truth(test: ForecastsOnTest) -> Trace:
     forecasts, horizon = test.forecasts, test.forecasts.values.shape[1]
     origins = forecasts.origins[_indices(test), 1]
     steps = np.arange(max(0, origins[0] - PAST * horizon), origins[-1] + horizon)
@@ -135,7 +135,7 @@ def _truth(test: TestForecasts) -> Trace:
     }
 
 
-def _forecast_traces(style: Style, test: TestForecasts, band: str) -> Iterator[Trace]:
+def _forecast_traces(style: Style, test: ForecastsOnTest, band: str) -> Iterator[Trace]:
     forecasts, horizon = test.forecasts, test.forecasts.values.shape[1]
     for index in _indices(test):
         steps = int(forecasts.origins[index, 1]) + np.arange(horizon)

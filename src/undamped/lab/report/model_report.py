@@ -11,7 +11,7 @@ from undamped.analysis.core import Layout, Result, Style, Trace
 from undamped.analysis.core.figures import NO_MODEL
 
 if TYPE_CHECKING:
-    from undamped.lab.report.forecasts import TestForecasts
+    from undamped.lab.report.forecasts import ForecastsOnTest
 
 CURVES = 20
 """Position of the training curves among the instruments."""
@@ -127,7 +127,7 @@ class ModelReport:
     path: str = ""
     findings: Sequence[str] = ()
     candidates: Sequence[Mapping[str, Any]] = ()
-    forecasts: TestForecasts | None = None
+    forecasts: ForecastsOnTest | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return verdict, remedies and all results for JSON, each under its instrument's name."""

@@ -20,6 +20,7 @@ import torch
 from undamped._base.errors import RunError
 from undamped._base.plugins import loaded_sources
 from undamped._base.registry import LIBRARY, Source, models, tasks
+from undamped.version import __version__
 
 
 def origins(model: str, task: str) -> dict[str, Any]:
@@ -78,12 +79,12 @@ def _remedy(source: Source) -> str:
     return f"Import {source.name} first, from Python."
 
 
-_RECORDED = ("undamped", "torch", "lightning", "numpy", "numba", "scikit-learn", "safetensors")
+_RECORDED = ("torch", "lightning", "numpy", "numba", "scikit-learn", "safetensors")
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries that a result depends on."""
-    numbers = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version(), "undamped": __version__}
     for name in _RECORDED:
         with contextlib.suppress(PackageNotFoundError):
             numbers[name] = version(name)

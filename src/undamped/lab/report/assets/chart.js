@@ -353,7 +353,8 @@ const Chart = (() => {
     if (next && next.classList.contains("legend")) next.remove();
     const names = new Map();
     for (const trace of traces) {
-      if (trace.name && trace.type === "scatter" && trace.showlegend !== false && !names.has(trace.name)) names.set(trace.name, trace);
+      const present = names.get(trace.name); // of a band and a line with one name, show the line
+      if (trace.name && trace.type === "scatter" && (!present || present.fill)) names.set(trace.name, trace);
     }
     if (names.size < 2) return;
     const list = document.createElement("ul");
