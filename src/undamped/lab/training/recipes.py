@@ -75,6 +75,7 @@ _RECIPES: dict[str, Recipe] = {
     "minlstm": Recipe(_TWO_LAYERS),
     "residual-unicornn": Recipe({"model": {"num_layers": 4}}, sweep_space=_OSCILLATORS),
     "rnn-orth": Recipe(advice="start from an orthogonal recurrent matrix, which keeps every norm"),
+    "s4d": Recipe(_TWO_BLOCKS),
     "unicornn": Recipe(
         _TWO_LAYERS,
         sweep_space=_OSCILLATORS,
