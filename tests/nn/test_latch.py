@@ -42,6 +42,16 @@ def test_the_gradient_through_closed_gates_is_one():
     assert torch.equal(gradient, torch.ones_like(gradient))
 
 
+def test_slow_gates_are_at_most_half_open_and_have_a_slope_of_one():
+    torch.manual_seed(0)
+    cell, zero = undamped.nn.Latch(3, 64, slow_gates=True).cell(0), torch.zeros(1, 3)
+    opening = 1 - cell.parts(zero)[0][0]
+    assert 0 <= opening.min() < 0.05 and 0.4 < opening.max() <= 0.5
+    torch.testing.assert_close(opening, 0.5 + cell.bias[:64])
+    closing = undamped.nn.Latch(3, 64).cell(0).parts(zero)[0]
+    assert closing.min() < 0.5 < closing.max()
+
+
 def test_later_layers_read_the_input_too():
     net = undamped.nn.Latch(3, 16, num_layers=3)
     assert [net.cell(layer).input_size for layer in range(3)] == [3, 19, 19]

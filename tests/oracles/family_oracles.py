@@ -427,7 +427,7 @@ def latch(x, cell):
     weight, bias = array(cell.norm.weight), array(cell.norm.bias)
     for x_t in x:
         gate, candidate = np.split(x_t @ array(cell.input_weight).T + array(cell.bias), 2, -1)
-        q = np.clip(0.5 + gate / 4, 0, 1)
+        q = np.clip(0.5 + gate * cell.slope, 0, 1)
         h = (1 - q) * h + q * kept_positive(candidate)
         centred = h - h.mean(-1, keepdims=True)
         scale = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)

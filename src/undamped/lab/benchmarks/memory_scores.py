@@ -68,6 +68,7 @@ ENTRANTS: dict[str, Entrant] = {
     "legendre": _certificate("linear-memory", basis="legendre"),
     "oscillators": _certificate("linear-memory", basis="oscillators"),
     "latch": Entrant("latch"),
+    "latch-slow": Entrant("latch", {"slow_gates": True}),
     "lstm": Entrant("lstm"),
     "gru": Entrant("gru"),
     "mingru": Entrant("mingru", {"num_layers": 3}),
