@@ -15,9 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, RunError
+from undamped._base.errors import OptionError, RunError, shortened
 
 _CHECKSUM = "sha256"
+_FORMAT = "undamped_format"
+_VERSION = "1"  # of the files of tensors; see docs/file-formats.md
 _DIGEST = re.compile("[0-9a-f]{64}")
 _DEEPEST = 100  # levels of lists in lists in a JSON file
 _MOST_DIGITS = 30  # of an integer
@@ -163,7 +165,7 @@ def write_tensors(
     from safetensors.torch import save_file
 
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    header = dict(metadata or {})
+    header = {**(metadata or {}), _FORMAT: _VERSION}
     header[_CHECKSUM] = _checksum(plain, header)
 
     def write(temporary: Path) -> None:
@@ -201,9 +203,16 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             metadata = dict(file.metadata() or {})
+        version = metadata.get(_FORMAT, _VERSION)  # earlier files have none
+        if version != _VERSION:
+            raise RunError(
+                f"the file has format {shortened(version)}, and this version of undamped reads "
+                f"format {_VERSION}: update undamped"
+            )
         checksum = metadata.pop(_CHECKSUM, None)
         # A digest under another name is a damaged checksum, not a file of an earlier version.
         old = checksum is None and not any(map(_DIGEST.fullmatch, metadata.values()))
         if old or checksum == _checksum(tensors, metadata):
+            metadata.pop(_FORMAT, None)
             return tensors, metadata
         raise RunError("the file was changed or damaged after it was written: its checksum differs")

@@ -195,6 +195,14 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         """Whether means and last values are features; classifiers are better without them."""
         return self.shape.answer != "class"
 
+    def _load_from_state_dict(  # type: ignore[override]
+        self, state_dict: dict[str, Any], prefix: str, *rest: Any
+    ) -> None:
+        # A bank of an earlier version has no errors, and predicts without standard errors.
+        unknown = torch.full_like(self.error_covariance, float("nan"))
+        state_dict.setdefault(prefix + "error_covariance", unknown)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     # Promises
 
     @property

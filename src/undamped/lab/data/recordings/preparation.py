@@ -201,6 +201,8 @@ class Preparation:
                 "preparation: the run is from an older version, in which timestamps and masks were "
                 "channels. Train the model again, or use the version of undamped that made it."
             )
+        if "stamps" in values:  # of runs of earlier versions
+            values = {"timestamps": values["stamps"], **values}
         names = {entry.name for entry in fields(cls)}
         prepared = cls(**{name: value for name, value in values.items() if name in names})
         check_fields("preparation", prepared)
