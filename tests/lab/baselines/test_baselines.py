@@ -17,12 +17,13 @@ from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training import Run, fit
 from undamped.lab.training.streaming import SampleStream
 
-WITH_AEON = ("minirocket", "multirocket-hydra", "dtw")
+WITH_AEON = ("minirocket", "multirocket-hydra", "dtw", "quant")
 RIVALS = (*WITH_AEON, "boosting", "guess")
 SMALL = {
     "minirocket": {"kernels": 168},
     "multirocket-hydra": {"kernels": 168, "groups": 4},
     "boosting": {"rounds": 10},
+    "quant": {"trees": 20},
 }
 
 
@@ -284,7 +285,7 @@ def test_gaps_are_refused_by_whom_they_trouble_and_used_by_whom_they_do_not():
         undamped.build("minirocket", shape=TaskShape(1, 2, needs=frozenset({"observed"})))
 
 
-@pytest.mark.parametrize("name", WITH_AEON)
+@pytest.mark.parametrize("name", [*WITH_AEON, "rdst"])
 def test_without_aeon_a_rival_is_one_sentence(name, tmp_path, monkeypatch, capsys):
     from undamped._base import packages
 
@@ -319,7 +320,7 @@ def test_a_class_with_one_series_and_a_constant_channel(name, tmp_path):
 
 def test_a_class_that_no_training_series_has():
     series, classes = waves(12)
-    for name in ("boosting", "dtw", "minirocket"):
+    for name in ("boosting", "dtw", "minirocket", "quant"):
         torch.manual_seed(0)
         model = undamped.build(name, shape=TaskShape(1, 3), **SMALL.get(name, {}))
         model.fit_closed_form([as_batch(series, classes)])

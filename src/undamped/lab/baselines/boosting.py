@@ -13,6 +13,7 @@ from undamped._base.contract import TaskShape, Use
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import models
 from undamped.lab.baselines.ridge import sample_weights
+from undamped.lab.baselines.trees import TREE_ARRAYS, tree_arrays, tree_values
 from undamped.lab.baselines.whole_series import LabelledSeries, WholeSeriesModel
 
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -23,7 +24,6 @@ _MOST_CORRELATED = 16  # channels; more have too many pairs
 _COUNT = len(LEVELS) + 12 + len(LAGS) + 3 * SEGMENTS + BANDS + 1  # numbers per channel
 
 _NEVER = -10.0  # the logit of a class that no training series has
-_TREE_ARRAYS = ("roots", "feature", "threshold", "branches", "value")
 
 
 def summary(series: np.ndarray, observed: np.ndarray) -> np.ndarray:
@@ -169,7 +169,8 @@ class SummaryBoosting(WholeSeriesModel):
         if not ensembles:
             return
         trees = [tree.tree_ for ensemble in ensembles for tree in ensemble.estimators_.ravel()]
-        self.arrays.store(**tree_arrays(trees, self.rate))
+        values = [self.rate * tree.value[:, 0, 0] for tree in trees]
+        self.arrays.store(**tree_arrays(trees, values))
         start = np.concatenate([_initial(ensemble, x[:1], self.rate) for ensemble in ensembles])
         self.offset[self.arrays["outputs"]] = torch.from_numpy(start).to(self.offset.dtype)
 
@@ -213,7 +214,7 @@ class SummaryBoosting(WholeSeriesModel):
         if not len(outputs):
             return predictions
         x = torch.from_numpy(_summaries(series, observed))
-        values = tree_values(x, *(self.arrays[name] for name in _TREE_ARRAYS))
+        values = tree_values(x, *(self.arrays[name] for name in TREE_ARRAYS))
         if self.shape.answer == "class":  # round by round, a tree for every class
             predictions[:, outputs] = values.unflatten(1, (-1, len(outputs))).sum(1)
         else:  # output by output, all of its rounds
@@ -234,51 +235,3 @@ def _initial(ensemble: Any, x: np.ndarray, rate: float) -> np.ndarray:
     trees = np.atleast_2d(ensemble.estimators_)
     values = [[rate * tree.predict(x)[0] for tree in row] for row in trees]
     return np.ravel(decide(x)) - np.sum(values, axis=0)
-
-
-def tree_arrays(trees: list[Any], factor: float) -> dict[str, np.ndarray]:
-    """Return the trees of an ensemble of scikit-learn as arrays; a leaf is its own child.
-
-    Args:
-        trees: The attributes `DecisionTreeRegressor.tree_`.
-        factor: A factor for all values.
-
-    Returns:
-        roots (trees,), and for every node: feature and threshold (nodes,), branches (nodes, 2),
-        the first where the feature is not above the threshold, and value (nodes,).
-    """
-    starts = np.cumsum([0, *(tree.node_count for tree in trees)])
-    branches, features, thresholds, values = [], [], [], []
-    for start, tree in zip(starts, trees, strict=False):
-        nodes = np.arange(tree.node_count)
-        children = np.stack((tree.children_left, tree.children_right), 1)
-        leaf = children[:, :1] < 0
-        branches.append(start + np.where(leaf, nodes[:, None], children))
-        features.append(np.where(leaf[:, 0], 0, tree.feature))
-        thresholds.append(tree.threshold)
-        values.append(factor * tree.value[:, 0, 0])
-    arrays = map(np.concatenate, (features, thresholds, branches, values))
-    return dict(zip(_TREE_ARRAYS, (starts[:-1], *arrays), strict=True))
-
-
-def tree_values(
-    x: Tensor, roots: Tensor, feature: Tensor, threshold: Tensor, branches: Tensor, value: Tensor
-) -> Tensor:
-    """Return the value of every tree for every sample, (samples, trees).
-
-    Args:
-        x: (samples, features); they are compared as float32, as in scikit-learn.
-        roots: (trees,) the first node of each tree.
-        feature: (nodes,).
-        threshold: (nodes,).
-        branches: (nodes, 2) the children of each node.
-        value: (nodes,).
-    """
-    x = x.float().to(threshold.dtype)
-    node = roots.expand(len(x), -1)
-    while True:
-        above = x.gather(1, feature[node]) > threshold[node]
-        following = branches[node, above.long()]
-        if torch.equal(following, node):
-            return value[node]
-        node = following

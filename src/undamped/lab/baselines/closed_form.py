@@ -40,6 +40,8 @@ class ClosedFormModel(TaskModel):
     """Steps are the batches of an infinite data set; a finite one is used completely."""
 
     differentiable: ClassVar[bool] = False
+    first_use_seconds: ClassVar[float] = 0.0
+    """Seconds of one core for the compilation when a machine uses the model for the first time."""
 
     @classmethod
     def check_data(cls, batches: Batches) -> None:

@@ -1,13 +1,11 @@
 """The ROCKET models: pooled random convolutions and a ridge regression.
 
 MiniROCKET is by Dempster, Schmidt and Webb, 2021; MultiROCKET by Tan et al., 2022; Hydra by
-Dempster et al., 2023. The transforms are aeon's. Their fitted parameters are stored as arrays, so
-that a run contains data and no objects of another library.
+Dempster et al., 2023. The transforms are aeon's.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,22 +14,12 @@ from torch import Tensor
 
 from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
-from undamped._base.errors import DataError, OptionError
+from undamped._base.errors import DataError
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
 from undamped.lab.baselines.closed_form import Batches
-from undamped.lab.baselines.ridge import error_covariance, fit_ridge, logit_scale, sample_weights
-from undamped.lab.baselines.whole_series import (
-    LabelledSeries,
-    WholeSeriesModel,
-    lengths_of,
-    preserve_global_state,
-)
-
-PENALTIES = 10.0 ** torch.linspace(-3, 3, 10, dtype=torch.float64)
-"""The candidates of aeon's classifiers."""
-_MOST_BYTES = 2 << 30
-_CHUNK = 1 << 22  # samples of series that are transformed together
+from undamped.lab.baselines.transform_ridge import TransformRidge
+from undamped.lab.baselines.whole_series import LabelledSeries, lengths_of
 
 _PARAMETERS = (
     "channels_per_kernel",
@@ -46,21 +34,16 @@ _NUM_POOLS = 4  # of MultiROCKET: fraction, longest run, mean and mean index of 
 _RARE = 4  # the exponent that damps counts of Hydra that are mostly zero
 
 
-class RocketModel(WholeSeriesModel):
-    """Features by a transform of aeon, predictions by a ridge regression.
+class RocketModel(TransformRidge):
+    """A ROCKET: its kernels need series of one length.
 
     Args:
         shape: The shape of the task.
     """
 
-    packages = ("aeon", "sklearn")
+    penalties = 10.0 ** torch.linspace(-3, 3, 10, dtype=torch.float64)
     shortest: ClassVar[int] = 9
     """Steps that a kernel spans."""
-
-    def __init__(self, shape: Any) -> None:
-        super().__init__(shape)
-        self._transform: Any = None
-        self._features: Tensor | None = None
 
     @classmethod
     def check_data(cls, batches: Batches) -> None:
@@ -74,121 +57,27 @@ class RocketModel(WholeSeriesModel):
                 f"{min(lengths)}. Choose another model, such as bank."
             )
 
-    # The transform
-
-    @abstractmethod
-    def _fit_transform(self, series: np.ndarray, seed: int) -> Any:
-        """Return a transform fitted to series (series, channels, time), and store its arrays."""
-
-    @abstractmethod
-    def _load_transform(self, channels: int, length: int) -> Any:
-        """Return the transform from the stored arrays."""
-
-    @abstractmethod
-    def _apply_transform(self, transform: Any, series: np.ndarray) -> Tensor:
-        """Return features (series, features) before they are scaled."""
-
-    @abstractmethod
-    def _fit_scale(self, features: Tensor) -> None:
-        """Compute the scale of the features, and store it."""
-
-    @abstractmethod
-    def _scale(self, features: Tensor) -> Tensor:
-        """Return scaled features."""
-
-    @abstractmethod
-    def _feature_count(self) -> int:
-        """Return the approximate number of features of a series."""
-
-    # Fit and predictions
-
-    @property
-    def error_covariance(self) -> Tensor | None:
-        """Mean products (outputs, outputs) of leave-one-out errors."""
-        return dict(self.arrays.named_buffers()).get("error_covariance")
-
     def _fit_series(self, data: LabelledSeries, *, select: bool) -> None:
         if select:
-            series = self._stack(data.series)
-            seed = int(torch.randint(1 << 31, ()))
-            with preserve_global_state():
-                self._transform = self._fit_transform(series, seed)
-            self.arrays.store(length=series.shape[2])
-        before = None if select else self._features
-        new = data.series if before is None else data.series[len(before) :]
-        self._refuse_too_many(len(data.series))
-        features = self._features_of(new)
-        if select:
-            self._fit_scale(features)
-            self._features = features
-        elif before is not None:
-            features, self._features = torch.cat((before, features)), None
-        penalty = None if select else float(self.arrays["penalty"])
-        weights = sample_weights(self.shape, data.targets, data.weights)
-        ridge = fit_ridge(self._scale(features), data.targets, penalty, PENALTIES, weights)
-        factor = logit_scale(self.shape, ridge, data.targets, weights)
-        self.arrays.store(
-            weight=(ridge.weight * factor).float(),
-            penalty=torch.tensor(ridge.penalty, dtype=torch.float64),
-            error_covariance=error_covariance(ridge, data.targets, factor),
-        )
-        self.offset.copy_(ridge.bias * factor)
+            self.arrays.store(length=data.series[0].shape[1])
+        super()._fit_series(data, select=select)
 
-    def _predict(self, series: list[np.ndarray], observed: list[np.ndarray]) -> Tensor:
-        weight = self.arrays["weight"]
-        return self._scale(self._features_of(series)).to(weight.dtype) @ weight.T
-
-    def _features_of(self, series: list[np.ndarray]) -> Tensor:
-        array = self._stack(series)
-        length = int(self.arrays["length"])
-        if array.shape[2] != length:
-            raise _unequal_lengths(
-                type(self), f"one of {array.shape[2]} steps after a fit to {length}"
-            )
-        features = []
-        step = max(1, _CHUNK // (array.shape[1] * array.shape[2]))
-        with preserve_global_state():
-            if self._transform is None:
-                self._transform = self._load_transform(array.shape[1], length)
-            for begin in range(0, len(array), step):
-                chunk = array[begin : begin + step]
-                features.append(self._apply_transform(self._transform, chunk))
-        return torch.cat(features)
-
-    def _stack(self, series: list[np.ndarray]) -> np.ndarray:
+    def _prepare(self, series: list[np.ndarray]) -> np.ndarray:
         """Return (series, channels, time); unequal lengths and missing values are refused."""
         lengths = {values.shape[1] for values in series}
         if len(lengths) > 1:
             raise _unequal_lengths(type(self), f"{min(lengths)} to {max(lengths)} steps")
-        array = np.stack(series)
+        array, length = np.stack(series), int(self.arrays["length"])
+        if array.shape[2] != length:
+            got = f"one of {array.shape[2]} steps after a fit to {length}"
+            raise _unequal_lengths(type(self), got)
         self._refuse_missing(array)
         return np.ascontiguousarray(array, dtype=np.float32)
 
-    def _refuse_too_many(self, count: int) -> None:
-        size = 4 * count * self._feature_count()
-        if size > _MOST_BYTES:
-            raise OptionError(
-                f"The features of {type(self).__name__} for {count:,} series need "
-                f"{size / 2**30:.1f} GB, more than {_MOST_BYTES >> 30} GB. Use fewer series "
-                "(train.steps for infinite data), or fewer kernels (model.kernels)."
-            )
 
-    def findings(self) -> list[str]:
-        if not len(self.arrays):
-            return []
-        return [
-            f"{self.arrays['weight'].shape[1]:,} features; penalty "
-            f"{float(self.arrays['penalty']):.1e} by leave-one-out cross-validation."
-        ]
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        self._transform = None  # it contains arrays that are moved or converted now
-        return super()._apply(fn, recurse)
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Load arrays and weights; the transform is built again from them."""
-        self._transform = None
-        return super().load_state_dict(*args, **kwargs)
+def _blank(series: np.ndarray) -> np.ndarray:
+    """Return two series of zeros with the same channels and length."""
+    return np.zeros((2, *series.shape[1:]), dtype=np.float32)
 
 
 def _unequal_lengths(cls: type, got: str) -> DataError:
@@ -240,13 +129,13 @@ class MiniROCKET(RocketModel):
     def _feature_count(self) -> int:
         return max(84, self.kernels)
 
-    def _fit_transform(self, series: np.ndarray, seed: int) -> Any:
+    def _fit_transform(self, series: np.ndarray, labels: np.ndarray, seed: int) -> Any:
         transform = self._new_transform(seed).fit(series)
         self.arrays.store(**dict(zip(_PARAMETERS, transform.parameters, strict=True)))
         return transform
 
-    def _load_transform(self, channels: int, length: int) -> Any:
-        transform = self._new_transform(0).fit(np.zeros((2, channels, length), dtype=np.float32))
+    def _load_transform(self, series: np.ndarray) -> Any:
+        transform = self._new_transform(0).fit(_blank(series))
         transform.parameters = self.arrays.numpy(*_PARAMETERS)
         return transform
 
@@ -313,7 +202,7 @@ class MultiROCKETHydra(RocketModel):
     def _feature_count(self) -> int:
         return 2 * _NUM_POOLS * max(84, self.kernels)
 
-    def _fit_transform(self, series: np.ndarray, seed: int) -> Any:
+    def _fit_transform(self, series: np.ndarray, labels: np.ndarray, seed: int) -> Any:
         rocket, hydra = self._new_transforms(seed)
         rocket.fit(series)
         hydra.fit(series)
@@ -325,12 +214,12 @@ class MultiROCKETHydra(RocketModel):
         )
         return rocket, hydra
 
-    def _load_transform(self, channels: int, length: int) -> Any:
+    def _load_transform(self, series: np.ndarray) -> Any:
         rocket, hydra = self._new_transforms(0)
-        blank = np.zeros((2, channels, length), dtype=np.float32)
+        blank = _blank(series)
         rocket.fit(blank)
         hydra.fit(blank)
-        names = _ONE_CHANNEL if channels == 1 else _CHANNELS
+        names = _ONE_CHANNEL if blank.shape[1] == 1 else _CHANNELS
         rocket.parameter = self.arrays.numpy(*(f"values_{name}" for name in names))
         rocket.parameter1 = self.arrays.numpy(*(f"changes_{name}" for name in names))
         hydra._hydra.W = self.arrays["hydra_kernels"]

@@ -155,17 +155,24 @@ def _series_of(batch: Batch) -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 @contextmanager
 def preserve_global_state() -> Iterator[None]:
-    """Restore the random numbers of NumPy and torch, and torch's number of threads, on exit.
+    """Restore the random numbers of NumPy and torch, and the numbers of threads, on exit.
 
-    aeon seeds the global generators of both, Hydra sets the number of threads, and Numba warns of
-    casts inside aeon's loops when it compiles them.
+    aeon seeds the global generators of both, Hydra sets torch's number of threads and the shapelet
+    transform that of Numba. Numba warns of casts and lists in aeon's loops when it compiles them,
+    and NumPy of a tensor that aeon rounds by it.
     """
+    import numba
+    from numba.core.errors import NumbaPendingDeprecationWarning
+
     state, threads = np.random.get_state(), torch.get_num_threads()
+    numba_threads = numba.get_num_threads()
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*unsafe cast")
+            warnings.filterwarnings("ignore", message=".*(unsafe cast|__array_wrap__)")
+            warnings.simplefilter("ignore", NumbaPendingDeprecationWarning)
             yield
     finally:
         np.random.set_state(state)
+        numba.set_num_threads(numba_threads)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)

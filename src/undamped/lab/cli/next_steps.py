@@ -10,6 +10,7 @@ from undamped._base.registry import models, tasks
 from undamped.lab.cli.screen import as_typed
 from undamped.lab.data.recordings.options import ReadingOptions
 from undamped.lab.tasks import optional
+from undamped.lab.training.portfolio.ensembles import ENSEMBLE
 from undamped.lab.training.recipes import common_baselines, recipe_of
 from undamped.lab.training.run import Run
 from undamped.models.task_model import TaskModel, answers_of
@@ -118,6 +119,6 @@ def _runners_up(attempts: list[dict[str, Any]], model: str, run: Run) -> list[st
     higher = run.task().higher_is_better
     for attempt in attempts:
         name, score = attempt["model"], attempt.get("score")
-        if score is not None and name != model:
+        if score is not None and name not in (model, ENSEMBLE):
             best[name] = (max if higher else min)(score, best.get(name, score))
     return sorted(best, key=best.__getitem__, reverse=higher)[:2]

@@ -72,9 +72,10 @@ def check_data(model: str | TaskModel, task: Task, options: TrainOptions) -> Non
         task: The task.
         options: The training options, which determine the batches.
     """
-    model_class = models[model] if isinstance(model, str) else type(model)
-    if isinstance(model_class, type) and issubclass(model_class, ClosedFormModel):
-        model_class.check_data(SplitBatches(task, "train", options))
+    parts = [models[model]] if isinstance(model, str) else map(type, model.modules())
+    for model_class in dict.fromkeys(parts):
+        if isinstance(model_class, type) and issubclass(model_class, ClosedFormModel):
+            model_class.check_data(SplitBatches(task, "train", options))
 
 
 def train_closed_form(training: Training, group: ProcessGroup) -> None:

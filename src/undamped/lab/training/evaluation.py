@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from undamped._base.contract import Batch
 from undamped._base.registry import models
@@ -37,6 +38,7 @@ def evaluate(
     world_size: int = 1,
     context: AbstractContextManager[Any] | None = None,
     batches: int | None = None,
+    record: list[Tensor] | None = None,
 ) -> Scores:
     """Score a model on a split.
 
@@ -49,6 +51,7 @@ def evaluate(
         world_size: The number of processes, over which sums are added.
         context: A context in which the model runs, for example of mixed precision.
         batches: The number of batches, from the first on; by default all of the split.
+        record: A list to which the predictions of every batch are added.
     """
     device = next(model.parameters()).device
     count = task.count(split, batch_size)
@@ -74,6 +77,8 @@ def evaluate(
                     continue
                 batch = optional.shard(task, batch, rank, world_size)
             prediction, state = model.run(batch, state if task.carries_state else None)
+            if record is not None:
+                record.append(prediction)
             metric, metric_count = task.score(prediction, batch)
             weight = task.answers(batch)
             loss = task.loss(prediction, batch)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from torch import Tensor
+
 from undamped._base.errors import OptionError
 from undamped._base.options import convert
 from undamped._base.registry import models
@@ -32,7 +34,10 @@ class Attempt:
         parameters: The number of fitted parameters.
         steps: Optimizer steps of a network; 0 for a model that is fitted in closed form.
         why_not: Why it was not tried, in a sentence; empty if it was.
+        late: Whether it was not tried because it takes more time than remains.
         train: The training options, beyond those that the data suggests.
+        options: The options of the model.
+        outputs: The predictions on every draw, of a model that is fitted in closed form.
     """
 
     model: str
@@ -45,7 +50,10 @@ class Attempt:
     parameters: int = 0
     steps: int = 0
     why_not: str = ""
+    late: bool = False
     train: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    outputs: tuple[Tensor, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def usable(self) -> bool:
@@ -56,9 +64,11 @@ class Attempt:
         """Return the entries for run.json."""
         if not self.usable:
             return {"model": self.model, "why_not": self.why_not or "its answers are not finite"}
-        entries = asdict(self)
-        for name in ("train", "each", "why_not"):
+        entries = asdict(replace(self, outputs=()))
+        for name in ("train", "each", "why_not", "late", "outputs"):
             del entries[name]
+        if not self.options:
+            del entries["options"]
         return {**entries, "seconds": round(self.seconds, 3)}
 
 
@@ -81,14 +91,14 @@ def best_of(attempts: list[Attempt], task: Task) -> Attempt | None:
 def is_better(first: Attempt, second: Attempt, task: Task) -> bool:
     """Compare by the metric, and by the loss if it is equal, on the draws that both have."""
     draws = min(len(first.each), len(second.each))
-    score, loss = _mean(first, draws)
-    second_score, second_loss = _mean(second, draws)
+    score, loss = mean_scores(first, draws)
+    second_score, second_loss = mean_scores(second, draws)
     if score != second_score:
         return (score > second_score) == task.higher_is_better
     return loss < second_loss
 
 
-def _mean(attempt: Attempt, draws: int) -> tuple[float, float]:
+def mean_scores(attempt: Attempt, draws: int) -> tuple[float, float]:
     """Return the mean metric and loss over the first draws; over all draws for 0."""
     if not draws:
         return attempt.score, attempt.loss

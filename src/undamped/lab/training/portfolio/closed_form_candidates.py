@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from undamped._base.contract import Batch
 from undamped._base.errors import UndampedError
@@ -18,11 +19,16 @@ from undamped.lab.training.closed_form import SplitBatches, check_data
 from undamped.lab.training.evaluation import evaluate, with_full_history
 from undamped.lab.training.options import TrainOptions
 from undamped.lab.training.portfolio.attempt import Attempt, Clock, Selection
+from undamped.lab.training.portfolio.ensembles import ENSEMBLE, FINAL
 from undamped.lab.training.recipes import merged
 from undamped.models.for_task import check_options, model_for
 
-CANDIDATES = ("guess", "bank", "boosting", "minirocket", "multirocket-hydra")
+CANDIDATES = (
+    *("guess", "bank", "boosting", "minirocket"),
+    *("multirocket-hydra", "quant", "rdst"),
+)
 """The cheapest first."""
+NOT_FOR_FORECASTS = ("quant", "rdst")
 FORECASTERS = ("seasonal-naive", "ridge-lags", "combination", "ets")
 """The candidates of a forecast, which are tried after the cheapest and before the others."""
 ALWAYS = ("guess", "seasonal-naive")
@@ -34,8 +40,6 @@ _TRIAL_PREDICTIONS = 4  # of them, to measure the time of predictions
 _GROWTH = 4  # factor of the series from one measurement to the next
 _CHEAP = 0.1  # fraction of the remaining time below which an estimate is good enough
 _FIRST_TRIAL = 3.0  # seconds that compilation and measurement may take
-FINAL = 3.0
-"""Cost of the final run in draws: fit to all data, scores and bands."""
 _FEWEST_WINDOWS = 10  # training windows below which only forecasters are tried
 
 
@@ -47,10 +51,12 @@ def candidates(task: Task, names: Sequence[str] | None = None) -> list[str]:
         names: Models to compare; None for the portfolio.
     """
     if names is not None:
-        return [name for name in names if issubclass(models[name], ClosedFormModel)]
+        return [
+            name for name in names if name != ENSEMBLE and issubclass(models[name], ClosedFormModel)
+        ]
     if task.task_shape.forecast is None:
         return list(CANDIDATES)
-    cheapest, *others = CANDIDATES
+    cheapest, *others = (name for name in CANDIDATES if name not in NOT_FOR_FORECASTS)
     return [cheapest, *FORECASTERS, *(() if too_few_windows(task) else others)]
 
 
@@ -71,14 +77,14 @@ def try_closed_form(name: str, selection: Selection, clock: Clock) -> Attempt:
         model = _build(name, task, settings["model"], options)
         check_data(name, task, options)
         if clock.timed and name not in ALWAYS:
-            if clock.remaining < _FIRST_TRIAL:
-                return Attempt(name, why_not="there was no time left for it.")
+            if clock.remaining < max(_FIRST_TRIAL, 2 * type(model).first_use_seconds):
+                return Attempt(name, why_not="there was no time left for it.", late=True)
             cost = _cost(name, task, settings["model"], options, seed, clock)
             if cost * (1 + FINAL) > clock.remaining:
                 why_not = f"it would have taken about {cost * (1 + FINAL):.0f} s."
-                return Attempt(name, why_not=why_not)
+                return Attempt(name, why_not=why_not, late=True)
             draws = max(1, min(draws, int(clock.remaining / 4 / max(cost, 1e-9))))
-        scores = []
+        scores, outputs = [], []
         for index in range(draws):
             draw = task if index == 0 else optional.redrawn(task, index)
             if draw is None:
@@ -87,7 +93,9 @@ def try_closed_form(name: str, selection: Selection, clock: Clock) -> Attempt:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 model.fit_closed_form(SplitBatches(draw, "train", options))
-            scores.append(evaluate(model, draw, "valid", options.batch_size))
+            record: list[Tensor] = []
+            scores.append(evaluate(model, draw, "valid", options.batch_size, record=record))
+            outputs.append(torch.cat(record))
     except (UndampedError, MemoryError) as error:
         return Attempt(name, why_not=str(error))
     return Attempt(
@@ -99,6 +107,7 @@ def try_closed_form(name: str, selection: Selection, clock: Clock) -> Attempt:
         each=tuple((score.metric, score.loss) for score in scores),
         seconds=time.perf_counter() - start,
         parameters=model.parameter_count(),
+        outputs=tuple(outputs) if task.task_shape.readout == "last" else (),
     )
 
 

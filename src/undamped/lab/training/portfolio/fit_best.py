@@ -17,7 +17,7 @@ from undamped.lab.tasks.task import Task
 from undamped.lab.training.devices import is_launched
 from undamped.lab.training.options import BUDGETS, TrainOptions
 from undamped.lab.training.plan import ShowProgress, build_task
-from undamped.lab.training.portfolio import closed_form_candidates, networks
+from undamped.lab.training.portfolio import closed_form_candidates, ensembles, networks
 from undamped.lab.training.portfolio.attempt import (
     Attempt,
     Clock,
@@ -27,6 +27,7 @@ from undamped.lab.training.portfolio.attempt import (
     in_short,
     standard_error,
 )
+from undamped.lab.training.portfolio.ensembles import data_of, valid_count
 from undamped.lab.training.recipes import merged
 from undamped.lab.training.run import Run
 
@@ -50,11 +51,13 @@ def fit_best(
     """Compare a portfolio of models on validation data, and train the best one.
 
     Models that are fitted in closed form come first, the cheapest before the others. If there is
-    little validation data, they are scored on several draws of it. Then networks are trained in
-    two rounds, if there are at least twenty validation targets. A network has to be better by more
-    than two standard errors, both on the same validation split and than the mean over all draws:
-    there are several networks, and each reports the best of its validations. The best model is
-    then trained as usual: a closed-form model on training and validation data, a network with
+    little validation data, they are scored on several draws of it. The weighted mean of their
+    predictions, an ensemble, is preferred to the best of them unless it is worse by more than a
+    standard error; if models are named, only if `ensemble` is among them. Then networks are trained
+    in two rounds, if there are at least twenty validation targets. A network has to be better by
+    more than two standard errors, both on the same validation split and than the mean over all
+    draws: there are several networks, and each reports the best of its validations. The best model
+    is then trained as usual: a closed-form model on training and validation data, a network with
     early stopping on validation data. The test split is used only at the very end.
 
     Args:
@@ -102,6 +105,7 @@ def fit_best(
                 best.model,
                 task,
                 task_options=task_options,
+                model_options=best.options,
                 train=best.train if best.steps else plain,
                 seed=seed,
                 out=out,
@@ -151,8 +155,14 @@ def compare(selection: Selection, clock: Clock) -> list[Attempt]:
         attempts.append(closed_form_candidates.try_closed_form(name, selection, remaining))
         selection.report(attempts[-1])
         best = best_of(attempts, task)
-        if best is not None:  # the time of its final run
-            reserve = closed_form_candidates.FINAL * best.seconds / max(1, best.draws)
+        if best is not None:
+            reserve = ensembles.final_seconds([best])
+    ensemble = ensembles.try_ensemble(attempts, selection, clock)
+    if ensemble is not None:
+        attempts.append(ensemble)
+        selection.report(ensemble)
+        parts = [attempt for attempt in attempts if attempt.model in ensemble.options["of"]]
+        reserve = ensembles.final_seconds(parts)
     why_not = _why_no_networks(best, task)
     if why_not:
         names = networks.candidates(selection.candidates)
@@ -162,7 +172,15 @@ def compare(selection: Selection, clock: Clock) -> list[Attempt]:
 
 def select(attempts: list[Attempt], task: Task) -> tuple[Attempt, str]:
     """Return the best attempt, and the reason in a sentence."""
-    closed_form = best_of([attempt for attempt in attempts if not attempt.steps], task)
+    best, why = _best(attempts, task)
+    late = [attempt.model for attempt in attempts if attempt.late]
+    if late:
+        why += f" For want of time it was not compared with {', '.join(late)} (train.minutes)."
+    return best, why
+
+
+def _best(attempts: list[Attempt], task: Task) -> tuple[Attempt, str]:
+    closed_form, why = ensembles.choose([a for a in attempts if not a.steps], task)
     network = best_of([attempt for attempt in attempts if attempt.steps], task)
     if closed_form is None or network is None:
         best = closed_form or network
@@ -172,25 +190,19 @@ def select(attempts: list[Attempt], task: Task) -> tuple[Attempt, str]:
                 f"None of the models that auto compares can be used: {reason}. Name a model; "
                 "'undamped list models' shows all."
             )
-        return best, f"{best.model} was best on {_data(best)}."
+        return best, why or f"{best.model} was best on {data_of(best)}."
     pick = max if task.higher_is_better else min
     to_beat = pick(closed_form.valid, closed_form.score)
     gain = network.valid - to_beat if task.higher_is_better else to_beat - network.valid
-    if gain > MARGIN * standard_error(to_beat, _valid_count(task), task):
+    if gain > MARGIN * standard_error(to_beat, valid_count(task), task):
         return network, (
             f"{network.model} was better than {closed_form.model}, which is fitted in seconds, by "
             "more than two standard errors on validation data."
         )
     return closed_form, (
-        f"{closed_form.model} was best on {_data(closed_form)}, and no network better by more than "
-        "two standard errors."
+        f"{(why or f'{closed_form.model} was best on {data_of(closed_form)}.')[:-1]}, and no "
+        "network better by more than two standard errors."
     )
-
-
-def _data(attempt: Attempt) -> str:
-    if attempt.draws > 1:
-        return f"{attempt.draws} draws of validation data"
-    return "validation data"
 
 
 def _why_no_networks(best: Attempt | None, task: Task) -> str:
@@ -199,19 +211,13 @@ def _why_no_networks(best: Attempt | None, task: Task) -> str:
         return "there are too few windows to train a network on."
     if best is None or best.model in closed_form_candidates.ALWAYS:
         return ""
-    count = _valid_count(task)
+    count = valid_count(task)
     margin = MARGIN * standard_error(best.valid, count, task)
     if task.metric.endswith("accuracy") and 1 - best.valid <= margin:
         return f"nothing can be better than {best.model} by more than chance."
     if count < FEW:
         return f"{count} validation targets cannot tell a network's skill from luck; {FEW} can."
     return ""
-
-
-def _valid_count(task: Task) -> int:
-    """Return the number of validation targets."""
-    count = task.count("valid", 64) or 1
-    return max(1, sum(task.answers(task.batch("valid", index, 64)) for index in range(count)))
 
 
 def _check_validation(task: Task) -> None:
