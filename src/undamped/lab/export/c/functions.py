@@ -63,7 +63,8 @@ _LIBRARY = {
     "bits": """union { int32_t i; float f; } u;
     u.i = x;
     return u.f;""",
-    "exp": """const float clamped = x < -87.3f ? -87.3f : (x > 88.7f ? 88.7f : x);
+    "exp": """/* A value that is not a number has no integer, and is the result. */
+    const float clamped = !(x > -87.3f) ? -87.3f : (x > 88.7f ? 88.7f : x);
     /* Adding and subtracting 1.5 * 2^23 rounds to an integer. */
     const float n = (clamped * 1.44269504f + 12582912.0f) - 12582912.0f;
     const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -75,8 +76,9 @@ _LIBRARY = {
     p = p * r + 5.0000001201e-1f;
     /* Two factors, since 2^128 is not a number of this type. */
     const int32_t e = (int32_t)n, half = e / 2;
-    return (p * r * r + r + 1.0f) * @bits((half + 127) * 8388608) *
-           @bits((e - half + 127) * 8388608);""",
+    const float value = (p * r * r + r + 1.0f) * @bits((half + 127) * 8388608) *
+        @bits((e - half + 127) * 8388608);
+    return x == x ? value : x;""",
     "tanh": """const float c = x < -9.0f ? -9.0f : (x > 9.0f ? 9.0f : x), s = c * c;
     float p = -2.76076847742355e-16f;
     p = p * s + 2.00018790482477e-13f;
@@ -130,7 +132,7 @@ _LIBRARY = {
     "round": """return x < 4194304.0f && x > -4194304.0f ? (x + 12582912.0f) - 12582912.0f : x;""",
     "sin": "return @wave(x, 0);",
     "cos": "return @wave(x, 1);",
-    "wave": """const float c = x < -1e6f ? -1e6f : (x > 1e6f ? 1e6f : x);
+    "wave": """const float c = !(x > -1e6f) ? -1e6f : (x > 1e6f ? 1e6f : x);
     const float n = (c * 0.636619772f + 12582912.0f) - 12582912.0f;
     const float r = ((c - n * 1.5703125f) - n * 4.837512969970703125e-4f) - n * 7.549790e-8f;
     const float z = r * r;
@@ -140,7 +142,7 @@ _LIBRARY = {
     const float cosine = 1.0f - 0.5f * z + z * z * ((2.443315711809948e-5f * z -
         1.388731625493765e-3f) * z + 4.166664568298827e-2f);
     const float value = (quadrant & 1) ? cosine : sine;
-    return (quadrant & 2) ? -value : value;""",
+    return x == x ? ((quadrant & 2) ? -value : value) : x;""",
 }
 _FIXED = {
     "saturated": (
