@@ -160,8 +160,8 @@ class LMUCell(Cell):
             signals = signals + F.linear(memory * scale, self.memory_encoder)
             direct = direct + F.linear(hidden, self.weight_hh)
         coefficients = memory.reshape(*memory.shape[:-1], self.channels, self.order)
-        written = F.linear(coefficients, step) + F.linear(signals.unsqueeze(-1), drive)
-        memory = written.flatten(-2)
+        updated = F.linear(coefficients, step) + F.linear(signals.unsqueeze(-1), drive)
+        memory = updated.flatten(-2)
         return torch.tanh(direct + F.linear(memory * scale, self.memory_weight)), memory
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> ScanResult:
