@@ -169,9 +169,9 @@ class S4DCell(Cell):
         step, rate = self.step_log.exp(), self.rate_log.exp()
         if self.discretisation == "zoh":
             return torch.exp(-step * rate).flatten().repeat(2)
-        phase = (step * self.frequency / 2) ** 2
-        over, below = (1 - step * rate / 2) ** 2 + phase, (1 + step * rate / 2) ** 2 + phase
-        return (over / below).sqrt().flatten().repeat(2)
+        rotation = (step * self.frequency / 2) ** 2
+        factors = [(1 + sign * step * rate / 2) ** 2 + rotation for sign in (-1, 1)]
+        return (factors[0] / factors[1]).sqrt().flatten().repeat(2)
 
 
 def _frequencies(start: Start, modes: int) -> Tensor:
