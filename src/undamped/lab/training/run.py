@@ -57,6 +57,9 @@ _TYPES: dict[str, Any] = {
     "found": Sequence[str],
     "tried": Sequence[Mapping[str, Any]],
     "why": str,
+    "updates": Sequence[Mapping[str, Any]],
+    "updated_from": str,
+    "profile": Mapping[str, Any],
 }
 """The types of the entries of run.json, which are checked when it is read."""
 _REQUIRED = ("status", "seed", "task.name", "task.options", "model.name", "model.options", "train")
