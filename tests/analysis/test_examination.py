@@ -12,6 +12,7 @@ from undamped._base.errors import OptionError, ShapeError
 from undamped.analysis.examination.rules import RULES
 from undamped.lab.benchmarks import doctor as benchmark
 from undamped.lab.benchmarks.planted import Program, body, healthy, late, noise, planted
+from undamped.lab.benchmarks.planted_later import later_defects
 
 
 def test_planted_defects_are_named_with_their_place():
@@ -141,7 +142,7 @@ def test_the_benchmark_counts_what_was_named():
     rows = data["tables"][0]["rows"]
     assert sum(int(row[1]) for row in rows) == len(outcomes)
     assert sum(int(row[3]) for row in rows) == sum(o["named"] for o in outcomes)
-    assert any(o["late"] for o in outcomes) and len(list(late())) >= 12
+    assert any(o["split"] == "planted after that" for o in outcomes) and len(list(late())) >= 12
     assert all(o["seconds"] < 60 for o in data["records"])
     assert "Healthy models" in result.markdown()
 
@@ -226,3 +227,18 @@ def test_arrays_must_be_named(doctor, tmp_path):
     np.savez("other.npz", x=np.zeros((6, 12, 2)))
     code, _, err = doctor("model.py:build --data other.npz")
     assert code == 2 and "needs an array named inputs, but contains x" in err
+
+
+WIDENED = (
+    "embedding without gradient",
+    "functional dropout of 0.95",
+    "vectors of zeros normalised",
+)
+
+
+@pytest.mark.parametrize("name", WIDENED)
+def test_defects_in_functions_and_frozen_modules_are_named(name):
+    torch.manual_seed(0)
+    case = next(case for case in later_defects() if case.name == name)
+    diagnosis = undamped.doctor(case.model, case.inputs, **case.options)
+    assert [(f.rule, f.module in case.modules) for f in diagnosis.findings] == [(case.rule, True)]

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from undamped._base.errors import OptionError, ShapeError
@@ -388,6 +389,22 @@ class Evidence:
                 stack.append("loss")
                 self.loss_of(output)
         return recorder.operations
+
+    @cached_property
+    def dropout_rates(self) -> dict[str, float]:
+        """The largest rate of dropout that each module calls, whether active or not."""
+        stack: list[str] = []
+        rates: dict[str, float] = {}
+
+        def record(function: Any, x: Tensor, p: float = 0.5, *args: Any, **options: Any) -> Tensor:
+            rates[stack[-1]] = max(rates.get(stack[-1], 0.0), float(p))
+            return function(x, p, *args, **options)
+
+        functions = (F.dropout, F.dropout1d, F.dropout2d, F.alpha_dropout, torch.dropout)
+        replacement = Replacement(dict.fromkeys(functions, record))
+        with torch.no_grad(), self.named_calls(stack), replacement:
+            self.run()
+        return rates
 
     def losses(
         self, learning_rate: float, updates: int = 8, sequence: Tensor | None = None

@@ -98,7 +98,10 @@ def gradient_not_finite(evidence: Evidence) -> Symptom | None:
     """The gradient of the loss is not finite, although the loss is."""
     names = [n for n, g in evidence.training_gradients.items() if g is not None and not _finite(g)]
     if not names:
-        return None
+        if np.isfinite(evidence.gradient).all():
+            return None
+        step = int(np.argmin(np.isfinite(evidence.gradient)))
+        return Symptom("The gradient of the inputs is not finite, but the output is.", None, step)
     module = names[-1].rpartition(".")[0]
     return Symptom(f"The gradient of {names[-1]} is not finite, but the loss is.", module)
 
@@ -265,7 +268,12 @@ def short_reach(evidence: Evidence) -> Symptom | None:
 
 
 def detached(evidence: Evidence) -> Symptom | None:
-    """Early steps change the last output, but have no gradient."""
+    """Early steps change the last output, or parameters the loss, but have no gradient."""
+    idle = [name for name, gradient in evidence.training_gradients.items() if gradient is None]
+    for module in {name.rpartition(".")[0]: None for name in idle}:
+        if _affects(evidence, module):
+            text = "Parameters of this module change the output, but no gradient reaches them."
+            return Symptom(text, module)
     if not evidence.response[:, 1].max(initial=0.0) > RELATIVE:
         return None
     if not evidence.sequence.is_floating_point() and evidence.with_leaf()[0] is None:
@@ -446,14 +454,10 @@ def input_scale(evidence: Evidence) -> Symptom | None:
 
 def strong_dropout(evidence: Evidence) -> Symptom | None:
     """Dropout leaves less than a tenth of the values."""
-    for name, module in evidence.model.named_modules():
-        rate = (
-            getattr(module, "p", None)
-            if isinstance(module, nn.modules.dropout._DropoutNd)
-            else None
-        )
-        rate = module.dropout if isinstance(module, nn.RNNBase) else rate
-        if isinstance(rate, float) and rate >= 0.9:
+    modules = evidence.model.named_modules()
+    rates = {name: m.dropout for name, m in modules if isinstance(m, nn.RNNBase)}
+    for name, rate in (rates | evidence.dropout_rates).items():
+        if rate >= 0.9:
             return Symptom(f"Dropout sets {rate:.0%} of the values to zero in training.", name)
     return None
 
@@ -510,10 +514,6 @@ def _gradient_ratio(evidence: Evidence) -> tuple[float, int]:
     first, last = profile[:tenth].mean(), profile[-tenth:].mean()
     if not np.isfinite(profile).all():
         return np.inf, 0
-    if last == 0 or (first == 0 and (profile[: evidence.steps // 2] == 0).all()):
-        smallest = profile[profile > 0].min(initial=np.inf) if (profile > 0).any() else 0.0
-        underflow = 0 < smallest < 1e-30
-        return (1e-30, int(np.argmax(profile > 0))) if underflow else (1.0, 0)
     if last == 0 or first == 0:
         return (1e-30, int(np.argmax(profile > 0))) if _underflow(profile) else (1.0, 0)
     small = profile < VANISHED * last

@@ -11,8 +11,17 @@ import torch
 from undamped.analysis import Diagnosis
 from undamped.analysis import doctor as examine
 from undamped.lab.benchmarks.planted import Case, healthy, late, planted
+from undamped.lab.benchmarks.planted_later import later_defects, later_healthy
 from undamped.lab.benchmarks.timing import benchmark
 from undamped.lab.report.table import Progress, Report, Table, silent
+
+SETS = {
+    "planted before the rules were fixed": planted,
+    "planted after that": late,
+    "in other styles of code, later": later_defects,
+    "healthy": healthy,
+    "healthy, in other styles of code": later_healthy,
+}
 
 
 @dataclass(frozen=True)
@@ -23,7 +32,7 @@ class Outcome:
         name: What was planted; for a healthy model its description.
         architecture: The kind of model.
         rule: Name of the rule that must fire; empty for a healthy model.
-        late: Whether the defect was made after the rules were fixed.
+        split: Which of the sets the model is from.
         named: Whether the rule fired.
         located: Whether the module is right, too.
         helps: Whether the remedy helped on a copy; None if none was tried.
@@ -34,7 +43,7 @@ class Outcome:
     name: str
     architecture: str
     rule: str
-    late: bool
+    split: str
     named: bool
     located: bool
     helps: bool | None
@@ -57,9 +66,9 @@ def run(*, quick: bool = False, progress: Progress = silent) -> Report:
         torch.manual_seed(0)
         stride = 10 if quick else 1
         outcomes = [
-            _examine(case, progress)
-            for cases in (planted(), late(), healthy())
-            for case in list(cases)[::stride]
+            _examine(case, split, progress)
+            for split, cases in SETS.items()
+            for case in list(cases())[::stride]
         ]
     return _report(outcomes)
 
@@ -67,11 +76,9 @@ def run(*, quick: bool = False, progress: Progress = silent) -> Report:
 def _report(outcomes: list[Outcome]) -> Report:
     defects = [outcome for outcome in outcomes if outcome.rule]
     rows = [
-        (name, *_counts([outcome for outcome in defects if outcome.late == is_late]))
-        for name, is_late in (
-            ("planted before the rules", False),
-            ("planted after the rules", True),
-        )
+        (split, *_counts(group))
+        for split in SETS
+        if (group := [outcome for outcome in defects if outcome.split == split])
     ]
     models = [outcome for outcome in outcomes if not outcome.rule]
     alarms = sum(bool(outcome.reported) for outcome in models)
@@ -93,7 +100,7 @@ def _report(outcomes: list[Outcome]) -> Report:
     return Report(outcomes, tables)
 
 
-def _examine(case: Case, progress: Progress) -> Outcome:
+def _examine(case: Case, split: str, progress: Progress) -> Outcome:
     start = time.perf_counter()
     diagnosis: Diagnosis = examine(case.model, case.inputs, **case.options)
     seconds = time.perf_counter() - start
@@ -103,7 +110,7 @@ def _examine(case: Case, progress: Progress) -> Outcome:
         case.name,
         case.architecture,
         case.rule,
-        case.late,
+        split,
         finding is not None,
         finding is not None and finding.module in case.modules,
         None if finding is None or finding.trial is None else finding.trial.helps,

@@ -165,7 +165,6 @@ class Case:
         options: Further arguments of `doctor`.
         rule: Name of the rule that must fire; empty for a healthy model.
         modules: Names of submodules that are a correct place.
-        late: Whether it was made after the rules were fixed.
     """
 
     name: str
@@ -175,7 +174,6 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     rule: str = ""
     modules: tuple[str, ...] = ()
-    late: bool = False
 
 
 def body(architecture: str, units: int = UNITS) -> nn.Module:
@@ -624,14 +622,14 @@ class AlongBatch(nn.Module):
 
 
 def late() -> Iterator[Case]:
-    """Yield defects that were made after the rules were fixed."""
+    """Yield defects that were made after the first rules."""
     x, last = noise(), {"targets": classes()}
     following = {"targets": torch.cat((x[:, 1:], noise(BATCH, 1, INPUTS)), 1)}
 
     def case(
         name: str, rule: str, model: nn.Module, options: dict[str, Any], *modules: str, kind: str
     ) -> Case:
-        return Case(name, kind, model, x, options, rule, modules or BODIES, late=True)
+        return Case(name, kind, model, x, options, rule, modules or BODIES)
 
     encoder = nn.TransformerEncoderLayer(UNITS, 2, 16, 0.0, batch_first=True)
     yield case(
