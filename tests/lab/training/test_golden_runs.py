@@ -46,7 +46,7 @@ def test_files_of_later_formats_are_refused(tmp_path):
     write_tensors(path, {"x": torch.ones(2)})
     content = path.read_bytes().replace(b'"undamped_format":"1"', b'"undamped_format":"2"')
     path.write_bytes(content)
-    with pytest.raises(RunError, match="has format 2.*update undamped"):
+    with pytest.raises(RunError, match=r"has format 2.*update undamped"):
         read_tensors(path)
     shutil.copytree(RUNS[0], tmp_path / "run")
     settings = json.loads((tmp_path / "run" / "run.json").read_text())

@@ -44,12 +44,12 @@ def try_ensemble(attempts: list[Attempt], selection: Selection, clock: Clock) ->
 
     Args:
         attempts: All attempts so far.
-        selection: The task, and the models to compare: if they are named, `ensemble` has to be.
+        selection: The task, and the models to compare, which have to name `ensemble`: it cannot
+            follow a stream, and validation did not show that it is better than the best model.
         clock: The budget.
     """
     start, task = time.perf_counter(), selection.task
-    names = selection.candidates
-    if task.task_shape.forecast is not None or (names is not None and ENSEMBLE not in names):
+    if task.task_shape.forecast is not None or ENSEMBLE not in (selection.candidates or ()):
         return None
     candidates = [a for a in attempts if a.usable and a.outputs and a.model != "guess"]
     draws = min((len(candidate.outputs) for candidate in candidates), default=0)
