@@ -76,6 +76,8 @@ ENTRANTS: dict[str, Entrant] = {
     "unicornn": Entrant("unicornn", {"num_layers": 2}),
     "linoss": Entrant("linoss", {"num_layers": 2}, {"learning_rate": 0.003}),
     "lru": Entrant("lru", {"num_layers": 2}, {"learning_rate": 0.003}),
+    "s4d": Entrant("s4d", {"num_layers": 2, "modes": 4}, {"learning_rate": 0.003}),
+    "lmu": Entrant("lmu", {"window": SHORT}),
     "rellstm": Entrant("rellstm", train={"learning_rate": 0.003}),
     "memlstm": Entrant("memlstm", train={"learning_rate": 0.003}, longest=1024),
     "transformer": Entrant("transformer", train={"learning_rate": 0.001}, longest=4096),
