@@ -7,7 +7,9 @@ from undamped.lab.benchmarks import accelerate
 
 def test_a_quick_run_reports_every_shape():
     lines = []
-    result = accelerate.run(kinds="nn.GRU", rounds=1, quick=True, progress=lines.append)
+    result = accelerate.run(
+        kinds="nn.GRU,LayerNormLSTM", rounds=1, quick=True, progress=lines.append
+    )
     data = json.loads(json.dumps(result.to_dict()))
     counts = dict.fromkeys(("padded", "packed", "step"), 0)
     for record in data["records"]:

@@ -74,7 +74,7 @@ class Ratio:
 @benchmark("accelerate")
 def run(
     *,
-    kinds: str = "nn.LSTM,nn.GRU,nn.RNN",
+    kinds: str = "nn.LSTM,nn.GRU,nn.RNN,LayerNormLSTM",
     rounds: int = 3,
     quick: bool = False,
     progress: Progress = silent,
@@ -82,7 +82,7 @@ def run(
     """Layers of torch before and after `undamped.accelerate`: speed and memory.
 
     Args:
-        kinds: Classes of torch, separated by commas.
+        kinds: Classes of torch, and LayerNormLSTM beside a scripted loop, separated by commas.
         rounds: How often each is timed.
         quick: Small shapes, and no memory.
         progress: Called with a name after every measurement.
@@ -91,6 +91,17 @@ def run(
         >>> result = run(kinds="nn.GRU", rounds=1, quick=True)
     """
     names = [name.strip() for name in kinds.split(",")]
+    layers = [name for name in names if name != "LayerNormLSTM"]
+    ratios, tables = _layers_of_torch(layers, rounds, quick, progress) if layers else ([], [])
+    if layers != names:
+        sizes = QUICK_LAYER_NORM if quick else LAYER_NORM
+        tables.append(_layer_norm(sizes, rounds, progress))
+    return Report(ratios, tables)
+
+
+def _layers_of_torch(
+    names: list[str], rounds: int, quick: bool, progress: Progress
+) -> tuple[list[Ratio], list[Table]]:
     padded = [
         _ratio(name, "padded", shape, rounds, progress) for name in names for shape in shapes(quick)
     ]
@@ -102,10 +113,9 @@ def run(
     single = [_ratio(name, "step", s, rounds, progress) for name in names for s in SINGLE]
     tables = [*(_summary(name, padded) for name in names), _grid(padded), *_packed(packed)]
     tables.append(_rows("One step at a time.", single))
-    tables.append(_layer_norm(QUICK_LAYER_NORM if quick else LAYER_NORM, rounds, progress))
     if not quick:
         tables.append(_memory(names, progress))
-    return Report([*padded, *packed, *single], tables)
+    return [*padded, *packed, *single], tables
 
 
 def shapes(quick: bool = False) -> Iterator[Shape]:
