@@ -460,7 +460,45 @@ def lem(x, cell):
     return np.stack(outputs)
 
 
+def standardised(u, gain, shift=0.0):
+    mean, variance = u.mean(-1, keepdims=True), u.var(-1, keepdims=True)
+    return gain * (u - mean) / np.sqrt(variance + 1e-5) + shift
+
+
+def layer_norm_lstm(x, cell):
+    """Ba, Kiros and Hinton, equations 20 to 22, with gates in the order i, f, g, o."""
+    h = c = np.zeros((x.shape[1], cell.hidden_size))
+    W, V, b = array(cell.weight_hh), array(cell.input_weight), array(cell.bias)
+    outputs = []
+    for x_t in x:
+        u = standardised(h @ W.T, array(cell.hidden_gain))
+        u = u + standardised(x_t @ V.T, array(cell.input_gain)) + b
+        i, f, g, o = np.split(u, 4, -1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(standardised(c, array(cell.memory_gain), array(cell.memory_bias)))
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+def layer_norm_gru(x, cell):
+    """Ba, Kiros and Hinton, equations 27 to 29, where 1 - z is their z."""
+    n, h, outputs = cell.hidden_size, np.zeros((x.shape[1], cell.hidden_size)), []
+    W, V, b = array(cell.weight_hh), array(cell.input_weight), array(cell.bias)
+    a, e = array(cell.hidden_gain), array(cell.input_gain)
+    for x_t in x:
+        gates = standardised(h @ W[: 2 * n].T, a[: 2 * n])
+        gates = gates + standardised(x_t @ V[: 2 * n].T, e[: 2 * n], b[: 2 * n])
+        r, z = np.split(sigmoid(gates), 2, -1)
+        inside = standardised(h @ W[2 * n :].T, a[2 * n :], array(cell.candidate_bias))
+        outside = standardised(x_t @ V[2 * n :].T, e[2 * n :], b[2 * n :])
+        h = (1 - z) * np.tanh(outside + r * inside) + z * h
+        outputs.append(h)
+    return np.stack(outputs)
+
+
 ORACLES = {
+    "layer-norm-lstm": layer_norm_lstm,
+    "layer-norm-gru": layer_norm_gru,
     "exprnn": exprnn,
     "scornn": scornn,
     "ornn": ornn,

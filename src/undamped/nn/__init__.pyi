@@ -17,6 +17,8 @@ from undamped.nn.fastrnn import IncrementalRNN as IncrementalRNN
 from undamped.nn.indrnn import DenseIndRNN as DenseIndRNN
 from undamped.nn.indrnn import IndRNN as IndRNN
 from undamped.nn.indrnn import ResidualIndRNN as ResidualIndRNN
+from undamped.nn.layer_norm import LayerNormGRU as LayerNormGRU
+from undamped.nn.layer_norm import LayerNormLSTM as LayerNormLSTM
 from undamped.nn.light import Latch as Latch
 from undamped.nn.light import MinGRU as MinGRU
 from undamped.nn.light import MinLSTM as MinLSTM

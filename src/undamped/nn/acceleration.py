@@ -79,7 +79,7 @@ class Accelerated(nn.RNNBase):
 
     def forward(self, input: Any, hx: Any = None) -> Any:  # type: ignore[override]
         """Return what torch's `forward` returns, computed in the fastest way."""
-        way = self._way(input, hx)
+        way = self.way(input, hx)
         if way == "torch":
             return super().forward(input, hx)
         if isinstance(input, PackedSequence):
@@ -101,7 +101,7 @@ class Accelerated(nn.RNNBase):
 
     # What runs
 
-    def _way(self, input: Any, hx: Any) -> str:
+    def way(self, input: Any, hx: Any = None) -> str:
         """Return how a call is computed: "torch", "step", "scan" or "packed"."""
         packed = isinstance(input, PackedSequence)
         x: Any = input.data if packed else input

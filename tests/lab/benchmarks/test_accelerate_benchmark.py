@@ -7,14 +7,18 @@ from undamped.lab.benchmarks import accelerate
 
 def test_a_quick_run_reports_every_shape():
     lines = []
-    result = accelerate.run(kinds="nn.GRU", rounds=1, quick=True, progress=lines.append)
+    result = accelerate.run(
+        kinds="nn.GRU,LayerNormLSTM", rounds=1, quick=True, progress=lines.append
+    )
     data = json.loads(json.dumps(result.to_dict()))
     counts = dict.fromkeys(("padded", "packed", "step"), 0)
     for record in data["records"]:
         counts[record["what"]] += 1
         assert min(record["training"], record["inference"], record["milliseconds"]) > 0
-    assert counts == {"padded": 4, "packed": 1, "step": 3} and len(lines) == 8
-    assert "nn.GRU" in result.markdown()
+    assert counts == {"padded": 4, "packed": 1, "step": 3} and len(lines) == 9
+    assert all(min(record["limits"]) > 0 for record in data["records"])
+    text = result.markdown()
+    assert "nn.GRU" in text and "products alone" in text and "LayerNormLSTM" in text
 
 
 def test_the_grid_spans_the_shapes_of_its_documentation():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from undamped.kernels.shared.jit import LOOP, PART, njit
 
 
@@ -107,3 +109,41 @@ def moment_backward(
                 v_gradient[j] *= a
             for j in range(size):
                 m_gradient[j] *= decay
+
+
+@njit(**PART)
+def _uniform(seed: Any, column: int, t: int, b: int, j: int) -> float:
+    """Return a number in [0, 1) that depends on its position only (splitmix64)."""
+    z = np.uint64(seed) + np.uint64(column) * np.uint64(0xD6E8FEB86659FD93)
+    z += np.uint64(t) * np.uint64(0x9E3779B97F4A7C15)
+    z += np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F) + np.uint64(j) * np.uint64(0x165667B19E3779F9)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return float(z >> np.uint64(11)) * 2.0**-53
+
+
+@njit(**LOOP)
+def fill_masks(
+    masks: Any, origin: tuple[int, int, int], size: int, rates: Any, dropout: float
+) -> None:
+    """Fill the columns of masks of a chunk (steps, sequences, columns).
+
+    Args:
+        masks: The array.
+        origin: The seed, the first step of the chunk, the first of the sequences.
+        size: Number of units.
+        rates: Probabilities of a one, for each block of columns but the last.
+        dropout: Probability of a zero in the last block, which is the same at all steps.
+    """
+    seed, start, first = origin
+    count, scale = rates.shape[0], 0.0 if dropout == 1.0 else 1.0 / (1.0 - dropout)
+    for t in range(masks.shape[0]):
+        for b in range(masks.shape[1]):
+            row = masks[t, b]
+            for k in range(count):
+                for j in range(size):
+                    row[k * size + j] = _uniform(seed, k, start + t, first + b, j) < rates[k]
+            for j in range(size):
+                active = _uniform(seed, count, 0, first + b, j) >= dropout
+                row[count * size + j] = active * scale

@@ -13,6 +13,9 @@ from torch import Tensor
 from undamped.kernels.coupled.contract import Projection, ProjectionPass
 from undamped.kernels.shared.chunks import remaining_steps
 
+EPSILON = 1e-5
+"""Added to a variance in layer normalisation, as in torch."""
+
 
 def kernels() -> Any:
     """Return the compiled part, which brings Numba."""
@@ -60,9 +63,13 @@ class LinearPass(ProjectionPass):
         self, chunk: int, x: Tensor, gradient: Tensor, input_gradient: Tensor | None
     ) -> None:
         rows = gradient.flatten(0, 1)
-        self.tensor_gradients[0].addmm_(rows.t(), x.flatten(0, 1))
         if self.bias is not None:
             self.tensor_gradients[1] += rows.sum(0)
+        self.backprop_product(x, rows, input_gradient)
+
+    def backprop_product(self, x: Tensor, rows: Tensor, input_gradient: Tensor | None) -> None:
+        """Add to the gradient of V, and write that of the input, from that of the product."""
+        self.tensor_gradients[0].addmm_(rows.t(), x.flatten(0, 1))
         if input_gradient is not None:
             input_gradient.copy_((rows @ self.weight).view(input_gradient.shape))
 
@@ -182,3 +189,126 @@ class _FilteredPass(ProjectionPass):
                 gradient.numpy(), state_gradients[0], *times, self.constants[0]
             )
         self.linear.backward(chunk, x, gradient, input_gradient)
+
+
+@dataclass
+class Normalised(Projection):
+    """g ⊙ LN(V x) + b, and columns of random masks; tensors: V, b and, if V x is normalised, g.
+
+    The masks depend on the seed and their position only, so that they are not stored: the backward
+    pass computes them again, and any number of threads computes the same.
+
+    Args:
+        size: Number of units.
+        parts: The sizes of the parts of V x that are normalised separately.
+        rates: For each block of columns but the last the probability of a one; () for no columns.
+        dropout: The probability of a zero in the last block, which is the same at all steps.
+        seed: (1,), an integer; None for expected values instead of random ones.
+    """
+
+    size: int
+    parts: tuple[int, ...]
+    rates: tuple[float, ...]
+    dropout: float
+    seed: Tensor | None
+
+    def describe(self) -> tuple[list[float], list[Tensor]]:
+        """The numbers, and the seed."""
+        numbers = [self.size, len(self.parts), *self.parts, *self.rates, self.dropout]
+        return [float(number) for number in numbers], [] if self.seed is None else [self.seed]
+
+    @classmethod
+    def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
+        size, count = int(numbers[0]), int(numbers[1])
+        parts, (*rates, dropout) = numbers[2 : 2 + count], numbers[2 + count :]
+        seed = tensors[0] if tensors else None
+        return cls(size, tuple(int(part) for part in parts), tuple(rates), dropout, seed)
+
+    def width(self, tensors: Sequence[Tensor]) -> int:
+        masks = len(self.rates) + 1 if self.rates else 0
+        return tensors[0].shape[0] + masks * self.size
+
+    def fill_masks(self, masks: Tensor, start: int, first: int) -> None:
+        """Fill columns of masks (steps, sequences, columns).
+
+        Args:
+            masks: The columns.
+            start: The first step.
+            first: The index of the first sequence.
+        """
+        if self.seed is not None:
+            origin, rates = (int(self.seed), start, first), np.array(self.rates)
+            kernels().fill_masks(masks.numpy(), origin, self.size, rates, self.dropout)
+            return
+        for block, rate in zip(masks.split(self.size, -1), (*self.rates, 1.0), strict=True):
+            block.fill_(rate)
+
+    def begin(
+        self,
+        tensors: Sequence[Tensor],
+        state: list[Tensor],
+        chunks: list[tuple[int, int]],
+        shard: slice,
+        lengths: Tensor | None,
+    ) -> ProjectionPass:
+        return _NormalisedPass(self, tensors, chunks, shard.start or 0)
+
+
+class _NormalisedPass(LinearPass):
+    def __init__(
+        self,
+        plan: Normalised,
+        tensors: Sequence[Tensor],
+        chunks: list[tuple[int, int]],
+        first: int,
+    ) -> None:
+        super().__init__(tensors)
+        self.plan, self.chunks, self.first = plan, chunks, first
+        self.gain = tensors[2] if len(tensors) > 2 else None
+
+    def forward(self, chunk: int, x: Tensor, out: Tensor) -> None:
+        rows = out[..., : len(self.weight)]
+        product = torch.mm(x.flatten(0, 1), self.transposed).view(rows.shape)
+        if self.gain is not None:
+            product = torch.cat([part[0] for part in self._norms(product)], -1).mul_(self.gain)
+        assert self.bias is not None  # the projection always has one
+        torch.add(product, self.bias, out=rows)
+        if self.plan.rates:
+            masks = out[..., len(self.weight) :]
+            self.plan.fill_masks(masks, self.chunks[chunk][0], self.first)
+
+    def _norms(self, product: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Return each part normalised, its mean and the inverse of its deviation."""
+        return [
+            torch.native_layer_norm(part.contiguous(), part.shape[-1:], None, None, EPSILON)
+            for part in product.split(self.plan.parts, -1)
+        ]
+
+    def backward(
+        self, chunk: int, x: Tensor, gradient: Tensor, input_gradient: Tensor | None
+    ) -> None:
+        rows = gradient[..., : len(self.weight)]
+        self.tensor_gradients[1] += rows.sum((0, 1))
+        if self.gain is not None:
+            product = torch.mm(x.flatten(0, 1), self.transposed).view(rows.shape)
+            norms = self._norms(product)
+            normal = torch.cat([norm[0] for norm in norms], -1)
+            self.tensor_gradients[2] += (rows * normal).sum((0, 1))
+            sizes = self.plan.parts
+            triples = zip(
+                (rows * self.gain).split(sizes, -1), product.split(sizes, -1), norms, strict=True
+            )
+            rows = torch.cat([_norm_backward(*triple) for triple in triples], -1)
+        self.backprop_product(x, rows.flatten(0, 1), input_gradient)
+
+
+def _norm_backward(gradient: Tensor, part: Tensor, norm: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    return torch.ops.aten.native_layer_norm_backward(
+        gradient.contiguous(),
+        part.contiguous(),
+        part.shape[-1:],
+        *norm[1:],
+        None,
+        None,
+        [True, False, False],
+    )[0]

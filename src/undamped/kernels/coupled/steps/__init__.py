@@ -104,6 +104,28 @@ class LongShort(Step, module="gated", has_memory=True):
     """The LSTM step: gates i, f, g, o from product + projected, a memory beside the state."""
 
 
+class NormalisedLongShort(Step, module="normalised", adds_projection=False, has_memory=True):
+    """The LSTM step with normalised product and memory, and masks.
+
+    weights: gain of the product (4 hidden,), gain and shift of the memory (hidden,).
+
+    Args:
+        normalise: 1 or 0.
+        masks: 1 if the projected input has columns of masks, else 0.
+    """
+
+
+class NormalisedGatedRecurrent(Step, module="normalised", adds_projection=False):
+    """The GRU step with normalised products, and masks.
+
+    weights: gain and shift of the product (3 hidden,).
+
+    Args:
+        normalise: 1 or 0.
+        masks: 1 if the projected input has columns of masks, else 0.
+    """
+
+
 class LightRecurrence(Step, module="gated", adds_projection=False, has_memory=True):
     """Forget and reset gates; weights: their recurrent weights (hidden,) each."""
 
