@@ -36,7 +36,7 @@ def test_every_model_refuses_a_slip(name):
         for option in options_of(models[name]).values()
         if option.annotation == PositiveInt or literals(option.annotation)
     }
-    plain = ("combination", "dtw", "guess", "ridge-lags", "seasonal-naive")
+    plain = ("combination", "dtw", "ensemble", "guess", "ridge-lags", "seasonal-naive")
     assert wrong or name in plain  # which have neither
     for option, value in wrong.items():
         with pytest.raises(OptionError) as caught:

@@ -48,6 +48,7 @@ FEATURES = {
     "types of calls, HTML of results": (80, 0, 0),
     "overview of entries and runs": (0, 330, 1),
     "s4d and lmu": (385, 5, 2),
+    "LSTM and GRU with layer normalisation, zoneout": (900, 125, 2),
     "pages that lead with scores and forecasts": (5, 215, 1),
     "explanations, updates, file formats": (0, 1_590, 12),
     "QUANT, RDST, ensembles of auto": (0, 700, 6),

@@ -564,7 +564,7 @@ def test_export_on_the_command_line(trained, tmp_path, monkeypatch):
 
 
 def test_a_run_of_another_version_is_refused(trained, tmp_path):
-    copied = shutil.copytree(trained, tmp_path / "run")
+    copied = shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("c"))
     settings = json.loads((copied / "run.json").read_text())
     (copied / "run.json").write_text(json.dumps({**settings, "format": 99}))
     for words in (["export", str(copied), "--c"], ["cost", str(copied)]):
