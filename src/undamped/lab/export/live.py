@@ -9,12 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from undamped._base.errors import DataError, OptionError, shortened
 from undamped.lab.export.subject import Subject
 from undamped.lab.files import read_tensors, write_tensors
+from undamped.lab.training.early_answers import probabilities_of
+from undamped.lab.training.stopping import Decisions, StoppingRule
 from undamped.lab.training.streaming import SampleStream
 from undamped.models.sequence_model import SequenceModel
 
@@ -33,6 +36,8 @@ class LiveModel(SampleStream):
 
     Args:
         subject: The model with its preparation.
+        rule: When to decide on the class of a series; see `stopping_rule`. Then blocks of samples
+            are taken in parts that end at its checkpoints.
 
     Example:
         >>> live = LiveModel(subject_of(Run.open("runs/recordings-unicornn-1")))
@@ -41,14 +46,42 @@ class LiveModel(SampleStream):
         {'label': 'walking', 'probabilities': {...}}
     """
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, rule: StoppingRule | None = None) -> None:
         model = subject.model
         if isinstance(model, SequenceModel) and model.network.bidirectional:
             raise OptionError(
                 "A bidirectional network cannot read a stream. Use 'undamped predict'."
             )
+        self.decisions = None if rule is None else Decisions(rule)
         super().__init__(model, subject.preparation)
         self.subject = subject
+
+    @property
+    def decided(self) -> bool:
+        """Whether the rule has decided on the class of the present series."""
+        return self.decisions is not None and self.decisions.sample is not None
+
+    def reset(self) -> None:
+        super().reset()
+        if self.decisions is not None:
+            self.decisions.reset()
+
+    def push(self, samples: Any, times: Any = None) -> None:
+        if self.decisions is None:
+            super().push(samples, times)
+            return
+        rows = self._array(samples)
+        if single := rows.ndim == (0 if self._symbols else 1):
+            rows = rows[None]
+            times = None if times is None else np.atleast_1d(np.asarray(times, dtype=np.float64))
+        start = 0
+        while start < len(rows):
+            count = self.decisions.remaining(self.steps)
+            span = slice(start, None if count is None else start + count)
+            super().push(rows[0] if single else rows[span], None if times is None else times[span])
+            if count is not None and self.decisions.remaining(self.steps - 1) == 1:
+                self.decisions.take(self.steps, probabilities_of(self))
+            start = len(rows) if count is None else start + count
 
     def save_state(self, path: Path) -> None:
         """Write the state into a file, atomically."""
@@ -56,6 +89,14 @@ class LiveModel(SampleStream):
         tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
         plain = {name: value for name, value in state.items() if name not in tensors}
         write_tensors(path, tensors, {_PLAIN: json.dumps(plain)})
+
+    def _more_state(self) -> dict[str, Any]:
+        return {} if self.decisions is None else {"decision": self.decisions.state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        if self.decisions is not None and "decision" in state:
+            self.decisions.restore(state["decision"])
 
     def load_state(self, path: Path) -> None:
         """Continue from the state in a file that `save_state` wrote."""
@@ -70,8 +111,23 @@ class LiveModel(SampleStream):
         """Return the answer after the samples so far, in original labels and units.
 
         Classes without a preparation have "answer" and "probabilities", by name where they have
-        names; numbers have "answer" alone.
+        names; numbers have "answer" alone. With a rule there is "decision" too, which is None while
+        it is too early, and does not change after it was made.
         """
+        answer, decisions = self._answer_so_far(), self.decisions
+        if decisions is None:
+            return answer
+        if not self.decided:
+            return {**answer, "decision": None}
+        label, classes = decisions.label, self.subject.classes
+        decision = {
+            "label": classes[label] if classes else label,
+            "sample": decisions.sample,
+            "probability": decisions.probability,
+        }
+        return {**answer, "decision": decision}
+
+    def _answer_so_far(self) -> dict[str, Any]:
         outputs, classes = self.outputs(), self.subject.classes
         if self.subject.preparation is not None:
             return self.subject.preparation.answer(outputs.numpy())[0]

@@ -33,6 +33,11 @@ class SampleStream:
         if not isinstance(model, StreamingModel):
             raise whole_sequences_only(model)
         self.model, self.preparation = model, preparation
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a new series."""
+        model, preparation = self.model, self.preparation
         self._prepared = None if preparation is None else preparation.stream()
         query_times = None
         if preparation is not None and preparation.at_times:
@@ -118,7 +123,11 @@ class SampleStream:
         if self.steps:
             leaves = self._stream.leaves()
             state |= {f"stream.{name}": leaf for name, leaf in leaves.items()}
-        return {**state, "checksum": _checksum(state)}
+        return {**state, **(more := self._more_state()), "checksum": _checksum({**state, **more})}
+
+    def _more_state(self) -> dict[str, Any]:
+        """Return further plain values of the state."""
+        return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state of a stream with the same model.

@@ -145,6 +145,15 @@ class Stream(NamedTuple):
             "the end."
         ),
     ] = None
+    decide: Annotated[
+        bool,
+        typer.Option(
+            "--decide",
+            help="Answer 'too early' until a stopping rule allows a decision on the class, which "
+            "then stays; an empty line begins a new series. The rule is chosen on validation data "
+            "the first time, and stored beside the run.",
+        ),
+    ] = False
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per answer.")] = False
 
 

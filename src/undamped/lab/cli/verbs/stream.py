@@ -15,7 +15,9 @@ from undamped.lab.cli.screen import escape_controls
 from undamped.lab.export import subject_of
 from undamped.lab.export.live import LiveModel, SampleLines, TextLines
 from undamped.lab.files import refuse_folder
+from undamped.lab.training.early_answers import stopping_rule
 from undamped.lab.training.run import Run
+from undamped.lab.training.stopping import StoppingRule
 
 LONGEST = 1 << 20
 """Bytes of the longest line that is read, so that memory is bounded for any input."""
@@ -28,7 +30,9 @@ def stream(options: Stream) -> None:
     refuse_folder(state)
     run = Run.open(options.run)
     subject = subject_of(run)
-    live = LiveModel(subject)
+    live = LiveModel(subject)  # refuses a model that cannot, before a rule is result
+    if options.decide:
+        live = LiveModel(subject, _rule(run))
     if state is not None and state.exists():
         live.load_state(state)
     reader = SampleLines(
@@ -48,6 +52,33 @@ def stream(options: Stream) -> None:
     finally:
         if state is not None:
             live.save_state(state)
+
+
+def _rule(run: Run) -> StoppingRule:
+    """Return the stopping rule of a run, and print it with its scores as a message."""
+    result = stopping_rule(run, _message)
+    rule, scores = result.rule, result.scores
+    twice = " twice in a row" if rule.repeats > 1 else ""
+    _message(
+        f"The decision needs a probability of {rule.threshold:.3g}{twice}, and at least "
+        f"{rule.checkpoints[rule.first]:,} of {rule.checkpoints[-1]:,} samples."
+    )
+    _message(
+        f"On {scores.series:,} validation series: accuracy {scores.accuracy:.1%} "
+        f"after {scores.fraction:.0%} of a series, harmonic mean with earliness "
+        f"{scores.harmonic_mean:.3f}; accuracy {scores.full_accuracy:.1%} after all of it."
+    )
+    columns = (
+        f"{fraction:.0%} {accuracy:.1%} ({confidence:.1%})"
+        for fraction, accuracy, confidence in result.calibration()
+    )
+    _message(f"Accuracy (mean probability) by fraction of the length: {', '.join(columns)}.")
+    return rule
+
+
+def _message(text: str) -> None:
+    sys.stderr.write(printable(f"{text}\n"))
+    sys.stderr.flush()
 
 
 class _Sample(NamedTuple):
@@ -72,6 +103,9 @@ class _Lines(NamedTuple):
             for lines in _blocks(source):
                 samples: list[_Sample] = []
                 for number, line in enumerate(lines, start=count + 1):
+                    if self.live.decisions is not None and not line.strip():
+                        self.end_series(samples)
+                        continue
                     try:
                         values = self.reader.read(_decoded(line))
                     except DataError as error:
@@ -80,19 +114,33 @@ class _Lines(NamedTuple):
                         continue
                     for sample, time in values:
                         samples.append(_Sample(sample, time, number))
-                        if (self.live.steps + len(samples)) % self.options.every == 0:
+                        if self.ends_block(self.live.steps + len(samples)):
                             self.push(samples)
                 self.push(samples)
                 count += len(lines)
                 sys.stdout.flush()
-            if self.live.steps % self.options.every:
-                self.write()
+            self.end_series([], reset=False)
         finally:
             sys.stdout.flush()
 
+    def ends_block(self, steps: int) -> bool:
+        """Return whether an answer or a decision may be due after a number of samples."""
+        decisions = self.live.decisions
+        return steps % self.options.every == 0 or (
+            decisions is not None and decisions.remaining(steps - 1) == 1
+        )
+
+    def end_series(self, samples: list[_Sample], *, reset: bool = True) -> None:
+        """Push the last block of a series, and answer unless that was done."""
+        self.push(samples)
+        if self.live.steps % self.options.every:
+            self.write()
+        if reset:
+            self.live.reset()
+
     def push(self, samples: list[_Sample]) -> None:
         """Push a block, answer if an answer is due, and clear the block."""
-        before = self.live.steps
+        before, decided = self.live.steps, self.live.decided
         remaining = samples[:]
         samples.clear()
         if len(remaining) > 1:
@@ -107,7 +155,8 @@ class _Lines(NamedTuple):
                 self.live.push(sample.values, sample.time)
             except (DataError, ShapeError) as error:
                 self.report(sample.line, error)
-        if self.live.steps > before and self.live.steps % self.options.every == 0:
+        due = self.live.steps % self.options.every == 0 or self.live.decided > decided
+        if self.live.steps > before and due:
             self.write()
 
     def report(self, number: int, error: Exception) -> None:
@@ -151,15 +200,23 @@ def _decoded(line: bytes) -> str:
 
 def _in_words(answer: dict[str, Any]) -> str:
     """Return an answer as text: the class and its probability, or numbers."""
+    if "decision" in answer:
+        decision = answer["decision"]
+        if decision is None:
+            return "too early"
+        return f"{_label(decision['label'])} {decision['probability']:.3f} {decision['sample']}"
     if "probabilities" in answer:
         probabilities = answer["probabilities"]
         best = answer.get("label", answer.get("answer"))
         highest = max(probabilities.values() if isinstance(probabilities, dict) else probabilities)
-        label = repr(best) if isinstance(best, str) and not best.isprintable() else best
-        return f"{label} {highest:.3f}"
+        return f"{_label(best)} {highest:.3f}"
     if "forecast" in answer:
         return "  ".join(f"{name} {_numbers(row)}" for name, row in answer["forecast"].items())
     return _numbers(answer["value"] if "value" in answer else answer["answer"])
+
+
+def _label(label: Any) -> Any:
+    return repr(label) if isinstance(label, str) and not label.isprintable() else label
 
 
 def _numbers(values: float | list[float]) -> str:
