@@ -51,6 +51,7 @@ FEATURES = {
     "LSTM and GRU with layer normalisation, zoneout": (900, 125, 2),
     "pages that lead with scores and forecasts": (5, 215, 1),
     "explanations, updates, file formats": (0, 1_590, 12),
+    "early decisions": (0, 850, 3),
     "QUANT, RDST, ensembles of auto": (0, 700, 6),
 }
 MAX_LIBRARY_LINES += sum(library for library, _, _ in FEATURES.values())
