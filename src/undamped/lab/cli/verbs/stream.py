@@ -30,7 +30,7 @@ def stream(options: Stream) -> None:
     refuse_folder(state)
     run = Run.open(options.run)
     subject = subject_of(run)
-    live = LiveModel(subject)  # refuses a model that cannot, before a rule is result
+    live = LiveModel(subject)  # refuses what cannot stream before a rule is computed
     if options.decide:
         live = LiveModel(subject, _rule(run))
     if state is not None and state.exists():
