@@ -674,6 +674,7 @@ def test_the_benchmark_of_devices():
     assert [row[:3] for row in result.tables[0].rows] == [
         ["unicornn", "float32", "cortex-m4"],
         ["unicornn", "int8", "cortex-m4"],
+        ["unicornn", "integer", "cortex-m4"],
     ]
     assert result.numbers["unicornn float32 host"]["samples_per_second"] > 0
 
