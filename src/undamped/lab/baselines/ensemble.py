@@ -76,7 +76,7 @@ class Ensemble(ClosedFormModel):
                 f"{', '.join(f'{w:g}' for w in weights)}. Leave it out for equal weights."
             )
         self.shape = shape
-        self.weights = values / values.sum()
+        self.weights: list[float] = (values / values.sum()).tolist()
         self.names = tuple(of)
         self.models = nn.ModuleList(_build(shape, name) for name in of)
 
@@ -93,7 +93,7 @@ class Ensemble(ClosedFormModel):
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
         """Return the weighted mean of the predictions."""
         outputs = [model.run(batch)[0] for model in self._models()]
-        return mean_prediction(self.shape, outputs, self.weights), None
+        return mean_prediction(self.shape, outputs, torch.tensor(self.weights)), None
 
     def fit_closed_form(self, batches: Batches) -> None:
         for model in self._models():
@@ -104,7 +104,7 @@ class Ensemble(ClosedFormModel):
             model.refit(batches)
 
     def findings(self) -> list[str]:
-        weighted = zip(self.names, self.weights.tolist(), strict=True)
+        weighted = zip(self.names, self.weights, strict=True)
         return [
             f"The mean of {', '.join(f'{name} ({weight:.0%})' for name, weight in weighted)}.",
             *(
