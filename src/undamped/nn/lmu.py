@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -17,22 +18,22 @@ from undamped.nn.sequence_tensors import mask_and_last
 
 
 @lru_cache(maxsize=32)
-def legendre_memory(order: int, window: float) -> tuple[Tensor, Tensor]:
+def legendre_memory(order: int, window: float) -> tuple[np.ndarray, np.ndarray]:
     """Return Ā (order, order) and B̄ (order, 1) of a step, for orthonormal polynomials, in float64.
 
     Args:
         order: Number of polynomials.
         window: Number of steps that the memory covers.
     """
-    i = torch.arange(order, dtype=torch.float64)
-    root, sign = (2 * i + 1).sqrt(), 1 - 2 * (i % 2)
+    i = np.arange(order)
+    root, sign = np.sqrt(2.0 * i + 1), 1.0 - 2 * (i % 2)
     # The paper's (2i + 1) (−1 for i < j, else (−1)^(i−j+1)), between the roots of 2i + 1.
-    signs = torch.where(i.unsqueeze(1) < i, -1.0, -torch.outer(sign, sign))
-    generator = torch.zeros(order + 1, order + 1, dtype=torch.float64)
-    generator[:order, :order] = torch.outer(root, root) * signs / window
+    signs = np.where(i[:, None] < i, -1.0, -np.outer(sign, sign))
+    generator = np.zeros((order + 1, order + 1))
+    generator[:order, :order] = np.outer(root, root) * signs / window
     generator[:order, order] = root * sign / window
-    step = torch.linalg.matrix_exp(generator)  # with a zero-order hold of the input
-    return step[:order, :order].contiguous(), step[:order, order:].contiguous()
+    step = torch.linalg.matrix_exp(torch.from_numpy(generator)).numpy()  # zero-order hold
+    return step[:order, :order].copy(), step[:order, order:].copy()
 
 
 class LegendreMemory(CoupledCell):
@@ -51,12 +52,13 @@ class LegendreMemory(CoupledCell):
 
     def __init__(self, order: int, window: float) -> None:
         super().__init__(1, order)
-        self.window = window
+        # Arrays, because tensors of a trace must not be cached.
+        self.arrays = legendre_memory(order, window)
         self.register_buffer("like", torch.empty(0), persistent=False)  # device and type
 
     def matrices(self) -> State:
         """Return Ā and B̄."""
-        step, drive = legendre_memory(self.hidden_size, self.window)
+        step, drive = (torch.as_tensor(array) for array in self.arrays)
         return step.to(self.like), drive.to(self.like)
 
     def constants(self) -> State:
