@@ -14,7 +14,8 @@ from undamped.models.for_task import model_for
 from undamped.models.irregular.gru_ode_bayes import BayesNetwork
 
 UNIX = 1.7e9
-TIMED = [*STAMPED, *(n for n in WHOLE if "times" in models[n].uses and n != "guess"), "gru"]
+READING = [n for n in WHOLE if "times" in models[n].uses and n not in ("guess", "ensemble")]
+TIMED = [*STAMPED, *READING, "gru"]
 """Every kind of model that reads timestamps; of recurrent networks around a cell, one."""
 ANSWERING = [n for n in TIMED if n != "bank"]
 """Those that answer at given times."""

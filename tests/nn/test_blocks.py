@@ -45,7 +45,7 @@ def same(a, b, tolerance=1e-11):
 
 def test_these_networks_take_blocks():
     assert set(TAKE_BLOCKS) == {
-        *("d-linoss", "indrnn", "linoss", "lru", "mingru", "minlstm", "sru", "unicornn"),
+        *("d-linoss", "indrnn", "linoss", "lru", "mingru", "minlstm", "s4d", "sru", "unicornn"),
     }
     with pytest.raises(LookupError, match="block"):
         undamped.build("lstm", input_size=3, hidden_size=4, block="layer-norm")
