@@ -336,3 +336,24 @@ def test_an_estimator_predicts_with_several_threads(two_threads):
     estimator.fit(X[:50], y[:50])
     for batch in (1, 7, 33, 70):
         assert estimator.predict(X[:batch]).shape == (batch,)
+
+
+def test_threads_of_kernels_flush_subnormal_numbers_with_their_caller(two_threads):
+    def halved():
+        return [float(torch.tensor([1.5e-38]) * 0.5), threads.flushes_subnormals()]
+
+    with threads.flush_subnormals():
+        assert threads.run_in_parallel([halved, halved]) == [[0.0, True]] * 2
+    number = float(torch.tensor([1.5e-38]) * 0.5)
+    assert number > 0 and not threads.flushes_subnormals()
+    assert threads.run_in_parallel([halved, halved]) == [[number, False]] * 2
+
+
+def test_columns_flush_subnormal_numbers_with_their_caller(two_threads):
+    def double(values, low, high):
+        values[low:high] *= 0.5
+
+    values = np.full(1 << 19, 1.5e-38, np.float32)
+    with threads.flush_subnormals():
+        threads.over_columns(double, 1, len(values), values)
+    assert not values.any()

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import orthogonal
 
 from undamped._base.errors import NonFiniteError, OptionError, RunError
+from undamped.kernels.shared.threads import flushes_subnormals
 from undamped.lab.files import read_tensors, write_text
 from undamped.lab.tasks import Adding
 from undamped.lab.training import Run, TrainOptions, fit, resume
@@ -467,3 +468,17 @@ def test_a_run_builds_its_task_once_and_sees_changes_of_run_json(tmp_path):
     run.update(note="from another object")
     assert again.settings["note"] == "from another object"
     assert again == run
+
+
+def test_training_flushes_subnormal_numbers_and_leaves_the_mode_as_it_was(tmp_path):
+    modes = []
+
+    class Small(nn.Linear):
+        def forward(self, input):
+            modes.append(flushes_subnormals())
+            return super().forward(input)
+
+    model = SequenceModel("gru", 2, 1, hidden_size=4)
+    model.head = Small(4, 1)
+    quick(tmp_path, model=model)
+    assert all(modes[: QUICK["steps"]]) and not flushes_subnormals()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from undamped.kernels.shared.threads import flush_subnormals
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.batches import Feed
 from undamped.lab.training.checkpoint import (
@@ -125,6 +126,7 @@ def _train_and_leave_group(fabric: Fabric, training: Training) -> None:
         torch.distributed.destroy_process_group()
 
 
+@flush_subnormals()
 def train(fabric: Fabric, training: Training) -> None:
     """Train until the budget is spent, early stopping, or a request to stop."""
     model, progress, run = training.model, training.progress, training.run

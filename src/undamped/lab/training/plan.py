@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from undamped._base.errors import OptionError, printable
 from undamped._base.options import check, options_of
 from undamped._base.registry import tasks
+from undamped.kernels.shared.threads import flush_subnormals
 from undamped.lab.data.recordings.on_disk import IN_MEMORY
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
@@ -129,6 +130,7 @@ def _start_embedding(model: TaskModel, vectors: Tensor) -> None:
         embedding.weight.copy_(vectors)
 
 
+@flush_subnormals()  # already here: torch starts its threads, which inherit the mode
 def _run_trial_batch(model: TaskModel, task: Task, options: TrainOptions) -> None:
     """Run a small batch forward and backward: wrong shapes raise errors before a run is created.
 
