@@ -1,13 +1,14 @@
 """The experiments run from end to end on next to nothing."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from canonical_files import everything, record, ucr
 
 from undamped._base.errors import DataError, NonFiniteError, UnknownNameError
 from undamped._base.registry import experiments
-from undamped.lab.papers import lorenz96
+from undamped.lab.papers import lorenz96, published_scores
 from undamped.lab.papers import ucr as archive
 from undamped.lab.tasks import build
 from undamped.lab.training import fit
@@ -163,3 +164,28 @@ def test_what_is_counted_says_nothing_about_the_first_cue():
     assert first.max() < 20
     assert ((series.gather(0, first.unsqueeze(0))[0] > 0) == up).all()
     assert (series[30:200] == 0).all()
+
+
+def test_published_scores_say_the_share_of_the_budget_and_are_reused(data, monkeypatch):
+    small = {
+        name: replace(
+            published_scores.ROWS[name],
+            model_options={"hidden_size": 4, "num_layers": 2},
+            task_options={"validation": 8} if name == "psmnist-unicornn" else {},
+            train={"batch_size": 8, "validate_every": 1},
+        )
+        for name in ("psmnist-unicornn", "ptb-lstm")
+    }
+    options = {"rows": tuple(small), "epochs": 1, "out": str(data / "runs")}
+    monkeypatch.setattr(published_scores, "ROWS", small)
+    result = published_scores.run(**options)
+    pixels, text = result.records
+    assert pixels.metric == "accuracy" and text.metric == "bits_per_character"
+    (first, second) = result.tables[0].rows
+    assert first[1] == "97.8 %" and first[4:6] == ("1", "0.038 %")
+    assert second[1] == "–" and second[5] == "–"
+    assert len(pixels.curve[0]) > 0 and set(result.figures()) == {"published-scores"}
+    monkeypatch.setattr("undamped.lab.papers.runs.fit", None)
+    assert published_scores.run(**options).records == result.records
+    with pytest.raises(UnknownNameError, match="psmnist-unicornn"):
+        published_scores.run(rows=("psmnist-unicorn",))

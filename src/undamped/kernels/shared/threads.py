@@ -119,8 +119,8 @@ def flush_subnormals() -> Iterator[None]:
     Where only the last output of a sequence counts, gradients that vanish become subnormal on
     their way back, and a processor takes ten times as long for products of such numbers.
     """
-    for dtype in (np.float16, np.float32, np.float64, np.longdouble):
-        float(np.finfo(dtype).smallest_subnormal)  # NumPy warns if it first looks later
+    for dtype in ("float16", "float32", "float64", "longdouble"):
+        float(np.finfo(np.dtype(dtype)).smallest_subnormal)  # NumPy warns if it first looks later
     before = flushes_subnormals()
     _set_flushing(True)
     try:
