@@ -10,6 +10,7 @@ from undamped._base.errors import DataError, NonFiniteError, UnknownNameError
 from undamped._base.registry import experiments
 from undamped.lab.papers import lorenz96, published_scores
 from undamped.lab.papers import ucr as archive
+from undamped.lab.report.table import silent
 from undamped.lab.tasks import build
 from undamped.lab.training import fit
 
@@ -176,9 +177,8 @@ def test_published_scores_say_the_share_of_the_budget_and_are_reused(data, monke
         )
         for name in ("psmnist-unicornn", "ptb-lstm")
     }
-    options = {"rows": tuple(small), "epochs": 1, "out": str(data / "runs")}
-    monkeypatch.setattr(published_scores, "ROWS", small)
-    result = published_scores.run(**options)
+    options = {"seed": 0, "out": str(data / "runs"), "progress": silent}
+    result = published_scores.report_of(small, 1, options)
     pixels, text = result.records
     assert pixels.metric == "accuracy" and text.metric == "bits_per_character"
     (first, second) = result.tables[0].rows
@@ -186,6 +186,6 @@ def test_published_scores_say_the_share_of_the_budget_and_are_reused(data, monke
     assert second[1] == "–" and second[5] == "–"
     assert len(pixels.curve[0]) > 0 and set(result.figures()) == {"published-scores"}
     monkeypatch.setattr("undamped.lab.papers.runs.fit", None)
-    assert published_scores.run(**options).records == result.records
+    assert published_scores.report_of(small, 1, options).records == result.records
     with pytest.raises(UnknownNameError, match="psmnist-unicornn"):
         published_scores.run(rows=("psmnist-unicorn",))

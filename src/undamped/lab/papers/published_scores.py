@@ -134,8 +134,13 @@ def run(
         G. Kerg et al. Non-normal recurrent neural network (nnRNN). NeurIPS, 2019, table 2.
     """
     check_names("row of this experiment", rows, list(ROWS))
-    scores = [_train(name, epochs, options) for name in rows]
-    cells = [_cells(score) for score in scores]
+    return report_of({name: ROWS[name] for name in rows}, epochs, options)
+
+
+def report_of(rows: Mapping[str, Row], epochs: float | None, options: SeedOptions) -> Report:
+    """Return the scores of some rows, after training what is not finished yet."""
+    scores = [_train(name, row, epochs, options) for name, row in rows.items()]
+    cells = [_cells(score, rows[score.row]) for score in scores]
     header = ("row", "printed", "here", "validation", "epochs", "budget", "parameters", "CPU min")
     title = f"Scores on the test split, seed {options['seed']}."
     notes = [
@@ -148,8 +153,7 @@ def run(
     )
 
 
-def _train(name: str, epochs: float | None, options: SeedOptions) -> Score:
-    row = ROWS[name]
+def _train(name: str, row: Row, epochs: float | None, options: SeedOptions) -> Score:
     finished = fit_once(
         row.model,
         row.task,
@@ -181,16 +185,15 @@ def _train(name: str, epochs: float | None, options: SeedOptions) -> Score:
     )
 
 
-def _cells(score: Score) -> tuple[str, ...]:
-    row = ROWS[score.row]
-    share = None if row.printed_epochs is None else score.epochs / row.printed_epochs
+def _cells(score: Score, row: Row) -> tuple[str, ...]:
+    budget = None if row.printed_epochs is None else score.epochs / row.printed_epochs
     return (
         score.row,
         "–" if row.printed is None else _text(row.printed, score.metric),
         _text(score.test, score.metric),
         _text(score.valid, score.metric),
         f"{score.epochs:.3g}",
-        "–" if share is None else f"{100 * share:.2g} %",
+        "–" if budget is None else f"{100 * budget:.2g} %",
         f"{score.parameters:,}",
         f"{score.cpu_seconds / 60:.1f}",
     )
