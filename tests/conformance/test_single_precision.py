@@ -56,6 +56,9 @@ def test_kernels_in_float32_are_as_near_to_float64_as_plain_loops(name, block):
     torch.manual_seed(1)
     options = {} if block == "none" else {"block": block}
     net = undamped.build(name, input_size=3, hidden_size=32, **options)
+    # With gains of one these are chaotic: any rounding error grows until values share no digit.
+    if name.startswith("layer-norm"):
+        net.cell(0).hidden_gain.data.mul_(0.3)
     steps = 250 if None in net.cell(0).state_sizes else 1000
     x = torch.randn(steps, 3, 3) * SCALES[:, None]
     reference = values_and_gradients(net, x, torch.float64, plain=True)

@@ -173,7 +173,7 @@ def damaged_tensors(content: bytes, rng: random.Random) -> bytes:
     metadata = json.loads(content[8 : 8 + size]).get("__metadata__", {})
     metadata.pop(_CHECKSUM, None)
     if metadata and rng.random() < 0.8:
-        [name] = metadata
+        name = rng.choice(sorted(metadata))
         metadata[name] = damaged_json(metadata[name].encode(), rng).decode(errors="replace")
     else:
         name = rng.choice(list(tensors))

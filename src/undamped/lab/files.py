@@ -160,7 +160,10 @@ def _check_depth(value: Any) -> None:
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write tensors as a safetensors file, atomically, with a checksum of its contents."""
+    """Write tensors as a safetensors file, atomically, with a checksum of its contents.
+
+    Equal tensors with equal metadata are equal bytes.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -171,6 +174,7 @@ def write_tensors(
     def write(temporary: Path) -> None:
         try:
             save_file(plain, temporary, header)
+            _sort_header(temporary)
         except SafetensorError as error:
             # A full disk, which safetensors does not report as an OSError.
             number = re.search(r"os error (\d+)", str(error))
@@ -179,6 +183,18 @@ def write_tensors(
             raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
     write_atomically(path, write)
+
+
+def _sort_header(path: Path) -> None:
+    """Sort the header of a safetensors file: the library writes metadata in a random order."""
+    with path.open("rb+") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        content = text.encode().ljust(size)  # the header is padded with spaces
+        assert len(content) == size
+        file.seek(8)
+        file.write(content)
 
 
 def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

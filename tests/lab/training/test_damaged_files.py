@@ -60,6 +60,14 @@ def change(run, place, value):
 # Weights
 
 
+def test_equal_tensors_are_equal_bytes(tmp_path):
+    path, contents = tmp_path / "model.safetensors", set()
+    for _ in range(8):
+        write_tensors(path, {"x": torch.ones(2), "ä\n": torch.ones(3)}, dict.fromkeys("abc😀", "é"))
+        contents.add(path.read_bytes())
+    assert len(contents) == 1 and read_tensors(path)[1] == dict.fromkeys("abc😀", "é")
+
+
 def test_any_flipped_bit_is_noticed(tmp_path):
     tensors = {"a": torch.randn(3, 2), "b": torch.tensor(1.5), "c": torch.arange(3)}
     path = tmp_path / "a.safetensors"
