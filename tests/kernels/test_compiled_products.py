@@ -11,7 +11,7 @@ from numba.extending import get_cython_function_address
 import undamped
 from undamped.kernels.coupled import compiled_pass
 from undamped.kernels.shared.gemm import NAMES, multiply, product_address
-from undamped.kernels.shared.pointers import at_step, strided, without_gaps
+from undamped.kernels.shared.pointers import at_step, strided, contiguous_rows
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13}
 
@@ -71,9 +71,9 @@ def test_pages_of_a_share_of_the_batch() -> None:
         return at_step(array, 1, like).copy()
 
     np.testing.assert_array_equal(second(strided(share), like), share[1].numpy())
-    assert without_gaps(share) is share
+    assert contiguous_rows(share) is share
     for gaps in (whole[:, :, :2], whole[:, :, :1].expand(2, 6, 3), whole.transpose(1, 2)):
-        copied = without_gaps(gaps)
+        copied = contiguous_rows(gaps)
         assert copied.is_contiguous() and torch.equal(copied, gaps)
 
 

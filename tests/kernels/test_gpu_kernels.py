@@ -91,7 +91,7 @@ def on_a_card(kind=torch.float32):
 
 
 def test_triton_is_picked_for_tensors_on_a_gpu(monkeypatch):
-    monkeypatch.setattr(dispatch, "triton_is_there", lambda: True)
+    monkeypatch.setattr(dispatch, "has_triton", lambda: True)
     assert dispatch.implementation(on_a_card(), on_a_card(), gpu=True) == "triton"
     assert dispatch.on_gpu(on_a_card())
     assert dispatch.implementation(on_a_card()) == "reference"  # whoever has kernels says so
@@ -103,15 +103,15 @@ def test_triton_is_picked_for_tensors_on_a_gpu(monkeypatch):
 
 
 def test_without_triton_a_gpu_says_once_that_it_is_slow(monkeypatch):
-    monkeypatch.setattr(dispatch, "triton_is_there", lambda: False)
-    dispatch.say_that_it_is_slow.cache_clear()
+    monkeypatch.setattr(dispatch, "has_triton", lambda: False)
+    dispatch.warn_about_slow_loop.cache_clear()
     with pytest.warns(dispatch.SlowLoopWarning, match=r"pip install 'undamped\[gpu\]'"):
         assert dispatch.implementation(on_a_card(), gpu=True) == "reference"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert dispatch.implementation(on_a_card(), gpu=True) == "reference"
         assert dispatch.implementation(on_a_card()) == "reference"
-    dispatch.say_that_it_is_slow.cache_clear()
+    dispatch.warn_about_slow_loop.cache_clear()
 
 
 @pytest.mark.parametrize("way", ["", "_backward"])
@@ -145,7 +145,7 @@ def test_the_benchmark_prints_its_checks(monkeypatch):
     assert "NOT within 1e-05" in result.markdown()
     assert "| forward | 40 / 0 / 768 / 9000 | 40 / 0 / 768 / 9000 |" in result.markdown()
     assert result.to_dict()["spilled_bytes"] == 0
-    monkeypatch.setattr(gpu_kernels, "triton_is_there", lambda: True)
+    monkeypatch.setattr(gpu_kernels, "has_triton", lambda: True)
     for words, bad in (("steps", {"steps": "7,x"}), ("targets", {"targets": "a100"})):
         with pytest.raises(undamped._base.errors.OptionError, match=words):
             gpu_kernels.run(**bad)

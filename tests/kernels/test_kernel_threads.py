@@ -64,13 +64,13 @@ def test_several_python_threads_at_once(two_threads):
 @pytest.mark.skipif(threads._thread_limits() is None, reason="torch has other libraries here")
 def test_a_thread_that_keeps_to_itself_leaves_others_as_they_are(two_threads):
     with threads.single_threaded():
-        assert torch.get_num_threads() == 1 and threads.worth_having() == 2
+        assert torch.get_num_threads() == 1 and threads.available_threads() == 2
         with ThreadPoolExecutor(1) as pool:  # a thread that begins in the meantime
             assert pool.submit(torch.get_num_threads).result() == 2
         with threads.single_threaded():
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == 2 == threads.worth_having()
+    assert torch.get_num_threads() == 2 == threads.available_threads()
     with pytest.raises(ZeroDivisionError), threads.single_threaded():
         _ = 1 / 0
     assert torch.get_num_threads() == 2
@@ -83,7 +83,7 @@ def test_a_pool_that_is_made_by_a_thread_alone_leaves_everything_as_it_was(
     monkeypatch.setattr(threads, "_pools", {})
     with threads.single_threaded():
         inside = threads.run_in_parallel([torch.get_num_threads] * 2)
-        told = [torch.get_num_threads(), threads.worth_having()]
+        told = [torch.get_num_threads(), threads.available_threads()]
     assert inside == [1, 1] and told == [1, 2] and torch.get_num_threads() == 2
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(torch.get_num_threads).result() == 2

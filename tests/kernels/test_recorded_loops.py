@@ -42,7 +42,7 @@ def parts(value):
 @pytest.fixture
 def no_kernels(monkeypatch):
     """As on a GPU, where the CPU's kernels cannot run."""
-    monkeypatch.setattr("undamped.kernels.dispatch._alike", lambda tensors: False)
+    monkeypatch.setattr("undamped.kernels.dispatch._supported", lambda tensors: False)
 
 
 def results(net, x, lengths):

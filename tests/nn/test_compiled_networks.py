@@ -124,7 +124,7 @@ def test_the_operator_is_registered_properly(name, ragged, monkeypatch):
     calls = []
     run = getattr(home, f"_{key}_scan")
     monkeypatch.setattr(home, f"_{key}_scan", lambda *given: calls.append(given) or run(*given))
-    monkeypatch.setattr(f"undamped.kernels.{key}.scan.through_operator", lambda _: True)
+    monkeypatch.setattr(f"undamped.kernels.{key}.scan.runs_as_operator", lambda _: True)
     x = torch.randn(5, 2, 3, requires_grad=True)
     net(x, None, torch.tensor([5, 2]) if ragged else None)
     ((_, *given),) = calls  # the first names the implementation

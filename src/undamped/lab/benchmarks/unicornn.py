@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
 from undamped._base.registry import models
-from undamped.kernels.dispatch import plain_loops, triton_is_there
+from undamped.kernels.dispatch import plain_loops, has_triton
 from undamped.lab.benchmarks.timing import (
     Candidates,
     Timing,
@@ -401,7 +401,7 @@ def usable_gpu(device: str) -> torch.device:
         raise OptionError(
             f"No such GPU: {device} (torch finds {count}). Leave --device out to measure the CPU."
         )
-    if not triton_is_there():
+    if not has_triton():
         raise OptionError("Triton is not installed. Install it with pip install 'undamped[gpu]'.")
     return card
 
