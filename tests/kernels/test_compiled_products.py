@@ -11,7 +11,7 @@ from numba.extending import get_cython_function_address
 import undamped
 from undamped.kernels.coupled import compiled_pass
 from undamped.kernels.shared.gemm import NAMES, multiply, product_address
-from undamped.kernels.shared.pointers import at_step, strided, contiguous_rows
+from undamped.kernels.shared.pointers import at_step, contiguous_rows, strided
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13}
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
 from undamped._base.registry import models
-from undamped.kernels.dispatch import plain_loops, has_triton
+from undamped.kernels.dispatch import has_triton, plain_loops
 from undamped.lab.benchmarks.timing import (
     Candidates,
     Timing,
