@@ -41,7 +41,7 @@ def forward_loop(step: Callable[..., None], *, has_memory: bool = False) -> Any:
 
     Args:
         step: A `step_function` of a module.
-        has_memory: Whether the step has a memory beside the state.
+        has_memory: Whether the step has a memory in addition to the state.
     """
 
     def loop(chunk: Any, weights: Any, constants: Any) -> None:

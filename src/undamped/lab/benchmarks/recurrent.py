@@ -1,4 +1,4 @@
-"""The recurrent networks beside those of torch and torchrecurrent: speed and memory.
+"""The recurrent networks compared with those of torch and torchrecurrent: speed and memory.
 
 All networks of the registry are timed in turn, forward and backward, in one run, and quoted as
 multiples of nn.RNN(tanh), also per product with a hidden × hidden matrix of a step: an LSTM has
@@ -134,12 +134,12 @@ def run(
     only: Sequence[str] = (),
     progress: Progress = silent,
 ) -> Report:
-    """The recurrent networks beside those of torch and torchrecurrent: speed and memory.
+    """The recurrent networks compared with those of torch and torchrecurrent: speed and memory.
 
     Args:
         rounds: How often each network is timed.
         quick: Small shapes, and the memory of few networks.
-        only: Networks to time beside those of torch; all by default.
+        only: Networks to time in addition to those of torch; all by default.
         progress: Called with a name after every measurement.
 
     Example:

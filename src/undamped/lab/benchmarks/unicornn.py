@@ -1,4 +1,4 @@
-"""UnICORNN beside common alternatives: speed, memory against length, streaming.
+"""UnICORNN compared with common alternatives: speed, memory against length, streaming.
 
 Everything is measured in one run, candidates in turn, and quoted as ratios. The lower bound
 ("floor") is the cost of the arithmetic alone: the matrix products that every pass needs (forward,
@@ -85,7 +85,7 @@ Memory = Mapping[str, Mapping[int, int]]
 def run(
     *, rounds: int = 7, quick: bool = False, device: str = "cpu", progress: Progress = silent
 ) -> Report:
-    """UnICORNN beside common alternatives: speed, memory against length, streaming.
+    """UnICORNN compared with common alternatives: speed, memory against length, streaming.
 
     Args:
         rounds: How often each candidate is timed; the slow ones fewer times.

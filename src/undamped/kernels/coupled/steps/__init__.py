@@ -101,7 +101,7 @@ class Lipschitz(Step, module="euler", adds_projection=False):
 
 
 class LongShort(Step, module="gated", has_memory=True):
-    """The LSTM step: gates i, f, g, o from product + projected, a memory beside the state."""
+    """The LSTM step: gates i, f, g, o from product + projected, a separate memory."""
 
 
 class NormalisedLongShort(Step, module="normalised", adds_projection=False, has_memory=True):

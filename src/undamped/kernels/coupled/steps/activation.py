@@ -1,10 +1,10 @@
 """Elementwise steps that are one function: tanh, (leaky) relu, modReLU real and complex.
 
-Their slope follows from the new state, so the backward pass recomputes nothing. Beside a loop, each
-has kernels of one time for structured operators, which are called from Python: (product, new,
-weights, constants, buffer) in the forward pass, where `product` is `new` for those that work in
-place; (new, grad_new, grad_product, parts) in the backward pass, where the parts are weights, their
-gradients, constants and a buffer.
+Their slope follows from the new state, so the backward pass recomputes nothing. In addition to a
+loop, each has kernels of one time for structured operators, which are called from Python: (product,
+new, weights, constants, buffer) in the forward pass, where `product` is `new` for those that work
+in place; (new, grad_new, grad_product, parts) in the backward pass, where the parts are weights,
+their gradients, constants and a buffer.
 """
 
 from __future__ import annotations
