@@ -60,9 +60,9 @@ def test_a_kernel_compiles_for_a_card_that_is_not_here(target, tmp_path, monkeyp
     from undamped.lab.benchmarks import gpu_kernels as gpu_targets
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    (found,) = [each for each in gpu_targets.variants() if each[0] == "oscillator_backward"]
-    name, kernel, chosen = found
-    answer = gpu_targets.compiled_for(target, kernel, chosen)
+    (result,) = [each for each in gpu_targets.variants() if each[0] == "oscillator_backward"]
+    name, kernel, choice = result
+    answer = gpu_targets.compiled_for(target, kernel, choice)
     read = gpu_targets.measured(name, target, answer)
     assert 16 <= read.registers <= 255
     assert read.spilled == 0
@@ -77,9 +77,9 @@ def test_every_variant_is_told_everything_it_is_compiled_for():
     from undamped.lab.benchmarks.gpu_kernels import variants
 
     names = []
-    for name, kernel, chosen in variants():
+    for name, kernel, choice in variants():
         flags = {argument for argument in kernel.arg_names if argument.isupper()}
-        assert set(chosen) | {"LENGTHS"} == flags, name
+        assert set(choice) | {"LENGTHS"} == flags, name
         names.append(name)
     assert len(set(names)) == len(names) == 40
 

@@ -146,9 +146,9 @@ def test_every_option_changes_something(name, option):
     seen = []
     for options in ({}, {option: value}):
         torch.manual_seed(2)
-        chosen = {"project_every": {"rebase_every": 1}}.get(option, {}) if name == "exprnn" else {}
+        choice = {"project_every": {"rebase_every": 1}}.get(option, {}) if name == "exprnn" else {}
         net = undamped.build(
-            name, input_size=3, hidden_size=8, num_layers=5, **{**chosen, **options}
+            name, input_size=3, hidden_size=8, num_layers=5, **{**choice, **options}
         )
         seen.append(behaviour(net.double(), inputs(4)))
     assert seen[0].shape != seen[1].shape or not torch.equal(seen[0], seen[1])
