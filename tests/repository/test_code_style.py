@@ -188,7 +188,6 @@ def test_methods_are_documented(package, least):
                 continue
             bases = [base for base in target.__mro__ if base.__module__.startswith("undamped")]
             fields = vars(target).get("__annotations__", {})
-            fields = vars(target).get("__annotations__", {})
             for method, value in vars(target).items():
                 if method in fields:
                     continue
