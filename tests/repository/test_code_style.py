@@ -33,7 +33,7 @@ MAX_PARAMETERS = 12  # without self
 # "module:function" of functions that may be larger, and why.
 LARGE_FUNCTIONS: dict[str, str] = {}
 
-MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 105_000, 54_000, 780
+MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 104_800, 54_000, 600
 # Lines of the library, lines of the lab and files of features since then.
 FEATURES = {
     "memory benchmark, with the network latch": (95, 1_355, 7),
