@@ -28,11 +28,11 @@ def make(channels=2, outputs=3, oscillators=12, thresholds=2, **shape):
 
 def longest_stretch(over):
     """The most samples in a row that were, of each column."""
-    result = []
+    found = []
     for column in over.T:
         runs = "".join("x" if one else " " for one in column).split()
-        result.append(max((len(run) for run in runs), default=0))
-    return np.array(result)
+        found.append(max((len(run) for run in runs), default=0))
+    return np.array(found)
 
 
 def oracle(model, x, gaps, seen):
@@ -77,14 +77,14 @@ def test_the_answer_is_that_of_the_equation(timed, kind, plain):
     batch = Batch(x, lengths=lengths, observed=observed, times=times)
     if plain:
         with undamped.plain_loops():
-            result = model(batch)
+            found = model(batch)
     else:
-        result = model(batch)
+        found = model(batch)
     for b, length in enumerate(lengths.tolist()):
         own = times[:length, b].numpy() if times is not None else 0.5 * np.arange(1, length + 1)
         gaps = np.diff(own, prepend=0.0) / 0.5
-        expected = oracle(model, x[:length, b].numpy(), gaps, observed[:length, b].numpy())
-        np.testing.assert_allclose(result[b].detach().numpy(), expected, rtol=1e-9, atol=1e-9)
+        wanted = oracle(model, x[:length, b].numpy(), gaps, observed[:length, b].numpy())
+        np.testing.assert_allclose(found[b].detach().numpy(), wanted, rtol=1e-9, atol=1e-9)
 
 
 def test_a_stream_answers_as_a_pass_does():
@@ -94,8 +94,8 @@ def test_a_stream_answers_as_a_pass_does():
     for t in range(9):
         before = times[t - 1] if t else torch.zeros(3).double()
         answer, state = model.step(x[t], state, times[t] - before)
-        full = model(Batch(x[: t + 1], times=times[: t + 1]))
-        torch.testing.assert_close(answer, full)
+        whole = model(Batch(x[: t + 1], times=times[: t + 1]))
+        torch.testing.assert_close(answer, whole)
 
 
 def test_what_shares_a_batch_and_what_pads_it_changes_nothing():
@@ -103,8 +103,8 @@ def test_what_shares_a_batch_and_what_pads_it_changes_nothing():
     x = torch.randn(30, 3, 2).double()
     x[20:, 1] = torch.nan
     together = model(Batch(x, lengths=torch.tensor([30, 20, 30])))
-    separate = model(Batch(x[:20, 1:2]))
-    torch.testing.assert_close(together[1:2], separate, rtol=1e-12, atol=1e-12)
+    alone = model(Batch(x[:20, 1:2]))
+    torch.testing.assert_close(together[1:2], alone, rtol=1e-12, atol=1e-12)
 
 
 def test_gradients_reach_the_inputs():
@@ -132,9 +132,9 @@ def test_samples_left_out_are_answered_by_a_regression_that_never_saw_them(sampl
         torch.testing.assert_close(
             solved.loo_predictions[i], plain(x[others], y[others], 0.7)(x[i])
         )
-    choice = fit_ridge(x, y)
+    chosen = fit_ridge(x, y)
     errors = [(fit_ridge(x, y, float(p)).loo_predictions - y).square().mean() for p in PENALTIES]
-    assert choice.penalty == float(PENALTIES[int(torch.stack(errors).argmin())])
+    assert chosen.penalty == float(PENALTIES[int(torch.stack(errors).argmin())])
 
 
 @pytest.mark.parametrize(("samples", "features"), [(9, 14), (30, 6)])
@@ -200,8 +200,8 @@ def test_a_run_of_a_bank_is_a_run_like_any_other(tmp_path):
     first, second = (run.settings["result"] for run in runs)
     assert first["test"] == second["test"] and first["test"]["accuracy"] >= 0.9
     assert first["test"]["loss"] < 0.5  # logits, and not answers of ±1
-    repeated = Run.open(runs[0].path)
-    assert "penalty" in repeated.settings["found"][0]
+    again = Run.open(runs[0].path)
+    assert "penalty" in again.settings["found"][0]
     weights = [Run.open(run.path).settings["model"]["parameters"] for run in runs]
     assert weights[0] == weights[1] == 2 * (10 * 60 + 1)
 
@@ -251,12 +251,12 @@ def test_any_recurrent_network_can_be_the_bank(dynamics):
     ends = model.run(Batch(x, lengths=lengths))[1]
     more = torch.randn(5, 4, 2).double()
     answer, _ = model.run(Batch(more), ends)
-    full = torch.cat([x[:3, 3:], more[:, 3:]])
-    torch.testing.assert_close(answer[3:], model(Batch(full)))
+    whole = torch.cat([x[:3, 3:], more[:, 3:]])
+    torch.testing.assert_close(answer[3:], model(Batch(whole)))
     streamed = None
-    for sample in full:
-        output, streamed = model.step(sample, streamed)
-    torch.testing.assert_close(output, answer[3:])
+    for sample in whole:
+        said, streamed = model.step(sample, streamed)
+    torch.testing.assert_close(said, answer[3:])
     assert not any(p.requires_grad for p in model.dynamics.parameters())
 
 
