@@ -66,12 +66,12 @@ def test_autograd_gives_the_recursion(mix, begin):
                 state = (hidden.view(1, 5), mixed, past.flatten(1), state[3])
         return state[1][0]
 
-    found = torch.autograd.functional.jacobian(end, torch.zeros(5).double())
+    result = torch.autograd.functional.jacobian(end, torch.zeros(5).double())
     expected = [uniform_attention_gradient(v, steps, begin=begin, mix=mix)[-1] for v in real]
-    np.testing.assert_allclose(found.diagonal()[:3], np.real(expected), atol=1e-10)
+    np.testing.assert_allclose(result.diagonal()[:3], np.real(expected), atol=1e-10)
     pair = uniform_attention_gradient(turning, steps, begin=begin, mix=mix)[-1]
-    np.testing.assert_allclose(found[3, 3], pair.real, atol=1e-10)
-    np.testing.assert_allclose(found[4, 3], pair.imag, atol=1e-10)
+    np.testing.assert_allclose(result[3, 3], pair.real, atol=1e-10)
+    np.testing.assert_allclose(result[4, 3], pair.imag, atol=1e-10)
 
 
 @pytest.mark.parametrize("mix", ["sum", "half"])
@@ -122,8 +122,8 @@ def test_chains_of_attention_bound_the_gradient_where_nothing_cancels():
         steps = range(1, 5 + 5 * depth + 1)
         attended = [[n, n - 4] if n > 4 else [n] for n in steps]
         for mix in ("sum", "half"):
-            found = abs(sparse_attention_gradient(0.8, attended, mix=mix)[-1])
-            assert found >= sparse_attention_bound(0.8, 2, depth, mix=mix) > 0
+            result = abs(sparse_attention_gradient(0.8, attended, mix=mix)[-1])
+            assert result >= sparse_attention_bound(0.8, 2, depth, mix=mix) > 0
     # S₃ = 4λ² + (1 + 4λ²)/2, although s₃ reads h₁ directly.
     cancelling = 1j / math.sqrt(12)
     assert abs(sparse_attention_gradient(cancelling, [[1], [2], [1, 3]], mix="sum")[-1]) < 1e-12
@@ -145,16 +145,16 @@ def test_attention_is_read_from_networks_with_memory():
     torch.manual_seed(0)
     net = undamped.nn.RelLSTM(2, 6, num_layers=2, recent=3, relevant=2)
     x = torch.randn(20, 4, 2)
-    found = attention_of(net, x)
-    assert len(found) == 2
-    for one in found:
+    result = attention_of(net, x)
+    assert len(result) == 2
+    for one in result:
         assert one.weights.shape == (20, 20)
         np.testing.assert_allclose(one.weights.sum(1), 1, rtol=1e-5)
         assert not np.triu(one.weights, 1).any()
         assert one.weights[19, 17:].all()  # the recent ones
-    whole = attention_of(undamped.nn.MemRNN(2, 6), x)[0]
-    np.testing.assert_allclose(whole.weights.sum(1), 1, rtol=1e-5)
-    assert (whole.weights[-1] > 0).all()
+    full = attention_of(undamped.nn.MemRNN(2, 6), x)[0]
+    np.testing.assert_allclose(full.weights.sum(1), 1, rtol=1e-5)
+    assert (full.weights[-1] > 0).all()
     assert net(x)[0].shape == (20, 4, 6)  # nothing is left behind
     sparse = attention_of(undamped.nn.SAB(2, 6, keep_every=4, top=2), x)[0]
     assert not sparse.weights[:4].any()  # nothing is remembered yet

@@ -28,10 +28,10 @@ def test_a_linear_ode_has_the_adjoint_of_its_exponential(rate):
     # ḣ = A h with A = rate·I + rotation: ‖∂L/∂h(s)‖ = e^(rate (1 − s)) for ‖∂L/∂h(1)‖ = 1.
     matrix = torch.tensor([[rate, -2.0], [2.0, rate]], dtype=torch.float64)
     flow = NeuralODE(LinearField(matrix), rtol=1e-9, atol=1e-10)
-    found = depth_flow(flow, torch.randn(4, 2, dtype=torch.float64), points=10)
+    result = depth_flow(flow, torch.randn(4, 2, dtype=torch.float64), points=10)
     expected = np.exp(rate * (1 - np.linspace(0, 1, 11)))
-    np.testing.assert_allclose(found.norms, expected, rtol=1e-6)
-    assert found.trend.rate == pytest.approx(-rate / 10, abs=1e-6)
+    np.testing.assert_allclose(result.norms, expected, rtol=1e-6)
+    assert result.trend.rate == pytest.approx(-rate / 10, abs=1e-6)
     assert "solve" not in flow.__dict__
 
 
@@ -48,8 +48,8 @@ def test_blocks_of_a_residual_network():
                 x = x + block(x)
             return x
 
-    found = depth_flow(Residual(), torch.randn(2, 3))
-    np.testing.assert_allclose(found.norms, [16, 8, 4, 2], rtol=1e-5)
+    result = depth_flow(Residual(), torch.randn(2, 3))
+    np.testing.assert_allclose(result.norms, [16, 8, 4, 2], rtol=1e-5)
 
 
 def test_refuses_what_has_no_depth():
@@ -62,15 +62,15 @@ def test_a_normalising_flow_is_cut_into_pieces_too():
     model = PointModel("ffjord", 2, 0, hidden_size=8, tolerance=1e-7).double().eval()
     x = torch.randn(1, 2, dtype=torch.float64)
     assert flows_in_depth(model)
-    found = depth_flow(model, x, points=6, loss=lambda answer: answer.sum())
-    assert len(found.norms) == 7 and "integrate" not in model.network.__dict__
+    actual = depth_flow(model, x, points=6, loss=lambda answer: answer.sum())
+    assert len(actual.norms) == 7 and "integrate" not in model.network.__dict__
     # At the first point the state is the data, whose gradient is known without pieces; at the
     # last it is a point of the normal distribution, whose log-density has the gradient −z.
     leaf = x.clone().requires_grad_()
     result = model.network(leaf)
-    (wanted,) = torch.autograd.grad(result.log_prob.sum(), leaf)
-    assert found.norms[0] == pytest.approx(float(wanted.norm()), rel=1e-5)
-    assert found.norms[-1] == pytest.approx(float(result.base.detach().norm()), rel=1e-5)
+    (expected,) = torch.autograd.grad(result.log_prob.sum(), leaf)
+    assert actual.norms[0] == pytest.approx(float(expected.norm()), rel=1e-5)
+    assert actual.norms[-1] == pytest.approx(float(result.base.detach().norm()), rel=1e-5)
 
 
 class Turning(nn.Module):
@@ -89,16 +89,16 @@ def test_what_depth_does_to_gradients_in_closed_form():
     field = Turning(0.5, -0.3)
     flow = NeuralODE(field, times=(0.0, 4.0), rtol=1e-9, atol=1e-10)
     x = torch.randn(5, 2, dtype=torch.float64)
-    found = gradient_preservation(flow, x, points=50)
-    left = 4.0 - found.times
-    np.testing.assert_allclose(found.norms, np.exp(-0.3 * left), rtol=1e-6)
-    np.testing.assert_allclose(found.high, found.low, rtol=1e-6)
+    result = gradient_preservation(flow, x, points=50)
+    left = 4.0 - result.times
+    np.testing.assert_allclose(result.norms, np.exp(-0.3 * left), rtol=1e-6)
+    np.testing.assert_allclose(result.high, result.low, rtol=1e-6)
     quantiles = np.quantile(np.exp(-0.3 * left), [0.05, 0.95])
-    assert found.spread == pytest.approx(quantiles[1] / quantiles[0], rel=1e-6)
+    assert result.spread == pytest.approx(quantiles[1] / quantiles[0], rel=1e-6)
     # Both parts of the field commute with it: the parameters' share is the same all along.
-    assert found.contribution_spread == pytest.approx(1.0, abs=1e-6)
-    assert found.coherence == pytest.approx(1.0, abs=1e-9)
-    np.testing.assert_allclose(found.cosines, 1.0, atol=1e-9)
+    assert result.contribution_spread == pytest.approx(1.0, abs=1e-6)
+    assert result.coherence == pytest.approx(1.0, abs=1e-9)
+    np.testing.assert_allclose(result.cosines, 1.0, atol=1e-9)
     assert all(parameter.requires_grad for parameter in flow.parameters())
     with pytest.raises(OptionError, match="no ODE of this library with parameters"):
         gradient_preservation(nn.Linear(2, 2), torch.randn(3, 2))
@@ -107,6 +107,6 @@ def test_what_depth_does_to_gradients_in_closed_form():
 @pytest.mark.slow
 def test_pieces_with_fields_of_their_own_are_one_depth():
     model = undamped.models.DepthVariantNODE(2, 2, basis="stacked", terms=3, depth=6.0)
-    found = gradient_preservation(model, torch.randn(4, 2), points=9)
-    np.testing.assert_allclose(found.times, np.linspace(0, 6, 10), atol=1e-6)
-    assert found.norms[-1] == 1.0 and model.evaluations > 0
+    result = gradient_preservation(model, torch.randn(4, 2), points=9)
+    np.testing.assert_allclose(result.times, np.linspace(0, 6, 10), atol=1e-6)
+    assert result.norms[-1] == 1.0 and model.evaluations > 0

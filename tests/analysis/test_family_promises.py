@@ -42,9 +42,9 @@ def test_promises_hold_after_training(name):
     torch.manual_seed(0)
     net = undamped.build(name, input_size=3, hidden_size=8)
     train_a_little(net)
-    for found in measure(net.cell(0)):
-        if found.promise.kind.value != "starts-isometric":
-            assert found.holds, found.to_dict()
+    for result in measure(net.cell(0)):
+        if result.promise.kind.value != "starts-isometric":
+            assert result.holds, result.to_dict()
 
 
 def test_eigenvalues_off_the_circle_are_noticed():

@@ -25,17 +25,17 @@ def first(n=N):
 def test_delay_line_matches_its_closed_form(alpha):
     # C = diag((αⁱ − 1)/(α − 1)) and Wᵏv = α^(k/2) e_(k+1), hence
     # J(k) = αᵏ(α − 1)/(α^(k+1) − 1) for k < N and nothing after that.
-    found = fisher_memory(schur_form(np.sqrt(alpha), 0.0, 0.0), first())
+    result = fisher_memory(schur_form(np.sqrt(alpha), 0.0, 0.0), first())
     k = np.arange(N)
     expected = alpha**k * (alpha - 1) / (alpha ** (k + 1) - 1)
-    np.testing.assert_allclose(found.curve[:N], expected, rtol=1e-10)
-    assert np.all(found.curve[N:] < 1e-12)
-    assert found.total == pytest.approx(expected.sum(), rel=1e-10)
+    np.testing.assert_allclose(result.curve[:N], expected, rtol=1e-10)
+    assert np.all(result.curve[N:] < 1e-12)
+    assert result.total == pytest.approx(expected.sum(), rel=1e-10)
 
 
 def test_delay_line_without_gain_is_harmonic():
-    found = fisher_memory(schur_form(1.0, 0.0, 0.0), first())
-    np.testing.assert_allclose(found.curve[:N], 1 / np.arange(1, N + 1), rtol=1e-12)
+    result = fisher_memory(schur_form(1.0, 0.0, 0.0), first())
+    np.testing.assert_allclose(result.curve[:N], 1 / np.arange(1, N + 1), rtol=1e-12)
 
 
 def test_normal_matrix_keeps_exactly_one_over_noise():
@@ -44,10 +44,10 @@ def test_normal_matrix_keeps_exactly_one_over_noise():
     symmetric = q @ np.diag(rng.uniform(-0.9, 0.9, 12)) @ q.T
     source = rng.standard_normal(12)
     source /= np.linalg.norm(source)
-    found = fisher_memory(symmetric, source, noise=0.25)
-    assert found.total == pytest.approx(4.0, rel=1e-9)
-    np.testing.assert_allclose(found.spatial, 4 * np.eye(12), atol=1e-9)
-    assert found.curve.sum() == pytest.approx(found.total, rel=1e-9)
+    result = fisher_memory(symmetric, source, noise=0.25)
+    assert result.total == pytest.approx(4.0, rel=1e-9)
+    np.testing.assert_allclose(result.spatial, 4 * np.eye(12), atol=1e-9)
+    assert result.curve.sum() == pytest.approx(result.total, rel=1e-9)
 
 
 def test_general_matrix_matches_the_definition():
@@ -57,9 +57,9 @@ def test_general_matrix_matches_the_definition():
     powers = [np.linalg.matrix_power(W, k) for k in range(400)]
     C = 0.3 * sum(p @ p.T for p in powers)
     expected = [float(v @ p.T @ np.linalg.solve(C, p @ v)) for p in powers[:20]]
-    found = fisher_memory(W, v, noise=0.3, steps=20)
-    np.testing.assert_allclose(found.curve, expected, rtol=1e-9)
-    assert np.trace(found.spatial) == pytest.approx(8 / 0.3, rel=1e-9)
+    result = fisher_memory(W, v, noise=0.3, steps=20)
+    np.testing.assert_allclose(result.curve, expected, rtol=1e-9)
+    assert np.trace(result.spatial) == pytest.approx(8 / 0.3, rel=1e-9)
 
 
 def extended_curve(alpha, d, steps):
@@ -94,10 +94,10 @@ def extended_curve(alpha, d, steps):
 def test_ill_conditioned_case_agrees_with_sixty_digits():
     W = schur_form(1.05, 0.0, 0.2)
     expected = extended_curve(1.05, 0.2, 180)
-    found = fisher_memory(W, first(), steps=180)
-    np.testing.assert_allclose(found.curve, expected, rtol=1e-5, atol=1e-9)
-    assert found.total == pytest.approx(expected.sum(), rel=1e-6)
-    assert found.total == pytest.approx(20.8370574, rel=1e-6)
+    result = fisher_memory(W, first(), steps=180)
+    np.testing.assert_allclose(result.curve, expected, rtol=1e-5, atol=1e-9)
+    assert result.total == pytest.approx(expected.sum(), rel=1e-6)
+    assert result.total == pytest.approx(20.8370574, rel=1e-6)
     # What makes it hard: the covariance's condition is beyond double precision.
     powers, C = np.eye(N), np.zeros((N, N))
     for _ in range(400):
@@ -139,9 +139,9 @@ WRONG_IN_PRINT = {(0.95, 0.0, 0.2), (1.0, 0.0, 0.2), (1.05, 0.0, 0.2), (1.0, 0.0
 
 @pytest.mark.parametrize(("alpha", "beta", "d", "printed", "ours"), TABLE_A5)
 def test_table_of_the_thesis(alpha, beta, d, printed, ours):
-    found = fisher_memory(schur_form(alpha, beta, d), first())
-    assert found.total == pytest.approx(ours, abs=6e-6)
-    rounded = float(f"{found.total:.3g}")
+    result = fisher_memory(schur_form(alpha, beta, d), first())
+    assert result.total == pytest.approx(ours, abs=6e-6)
+    rounded = float(f"{result.total:.3g}")
     assert (rounded != printed) == ((alpha, beta, d) in WRONG_IN_PRINT)
 
 
@@ -157,6 +157,6 @@ def test_refuses_what_it_cannot_do():
 def test_plot_and_dictionary():
     import json
 
-    found = fisher_memory(schur_form(1.0, 0.0, 0.0, n=5), first(5))
-    assert json.loads(json.dumps(found.to_dict()))["curve"][0] == pytest.approx(1.0)
-    assert found.plot().layout.yaxis.type == "log"
+    result = fisher_memory(schur_form(1.0, 0.0, 0.0, n=5), first(5))
+    assert json.loads(json.dumps(result.to_dict()))["curve"][0] == pytest.approx(1.0)
+    assert result.plot().layout.yaxis.type == "log"

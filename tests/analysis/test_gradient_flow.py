@@ -45,13 +45,13 @@ def test_linear_network_has_exactly_the_norms_of_its_powers():
     W = torch.rand(5, 5, generator=generator, dtype=torch.float64) * 0.4
     x = torch.rand(STEPS, 3, 5, generator=generator, dtype=torch.float64)
     g = torch.rand(5, generator=generator, dtype=torch.float64)
-    found = gradient_flow(linear_relu_rnn(W), x, loss=lambda y: (y[-1] * g).sum())
+    result = gradient_flow(linear_relu_rnn(W), x, loss=lambda y: (y[-1] * g).sum())
     expected = [
         np.linalg.norm(np.linalg.matrix_power(W.numpy().T, STEPS - 1 - t) @ g.numpy())
         for t in range(STEPS)
     ]
-    np.testing.assert_allclose(found.norms, expected, rtol=1e-10)
-    assert found.through == "states"
+    np.testing.assert_allclose(result.norms, expected, rtol=1e-10)
+    assert result.through == "states"
     own = gradient_flow(LinearNetwork(W), x, loss=lambda y: (y[-1] * g).sum())
     assert own.through == "states"
     assert own.steps.tolist() == list(range(STEPS))
@@ -69,38 +69,38 @@ class WithReadout(LinearNetwork):
 def test_an_output_that_is_no_state_shows_the_state_that_enters_a_step():
     W = 0.9 * torch.eye(3, dtype=torch.float64)
     x = torch.zeros(STEPS, 2, 3, dtype=torch.float64)
-    found = gradient_flow(WithReadout(W), x)
-    assert found.steps.tolist() == list(range(-1, STEPS - 1))
-    np.testing.assert_allclose(found.norms, 2 * 0.9 ** np.arange(STEPS, 0, -1), rtol=1e-10)
+    result = gradient_flow(WithReadout(W), x)
+    assert result.steps.tolist() == list(range(-1, STEPS - 1))
+    np.testing.assert_allclose(result.norms, 2 * 0.9 ** np.arange(STEPS, 0, -1), rtol=1e-10)
 
 
 @pytest.mark.slow
 def test_orthogonal_recurrence_is_flat_over_ten_thousand_steps():
     angle = 0.3
     W = torch.tensor([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    found = gradient_flow(LinearNetwork(W), torch.zeros(10_000, 1, 2, dtype=torch.float64))
-    np.testing.assert_allclose(found.norms, 1.0, rtol=1e-9)
-    assert found.verdict == "steady"
-    assert found.horizon == 10_000
-    assert abs(found.trend.rate) < 1e-9
+    result = gradient_flow(LinearNetwork(W), torch.zeros(10_000, 1, 2, dtype=torch.float64))
+    np.testing.assert_allclose(result.norms, 1.0, rtol=1e-9)
+    assert result.verdict == "steady"
+    assert result.horizon == 10_000
+    assert abs(result.trend.rate) < 1e-9
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(0.9, "vanish"), (1.1, "explode")])
 def test_rate_horizon_and_verdict_of_a_scaled_identity(factor, verdict):
     x = torch.zeros(200, 2, 3, dtype=torch.float64)
-    found = gradient_flow(LinearNetwork(factor * torch.eye(3).double()), x)
-    assert found.verdict == verdict
-    assert found.trend.rate == pytest.approx(-np.log(factor), rel=1e-9)
-    assert found.trend.low <= found.trend.rate <= found.trend.high
+    result = gradient_flow(LinearNetwork(factor * torch.eye(3).double()), x)
+    assert result.verdict == verdict
+    assert result.trend.rate == pytest.approx(-np.log(factor), rel=1e-9)
+    assert result.trend.low <= result.trend.rate <= result.trend.high
     if verdict == "vanish":
         # 0.9ᵏ ≥ 0.01 holds for k ≤ 43: 44 steps, counting the last one.
-        assert found.horizon == 44
-        assert "44 of 200 steps" in found.sentence
+        assert result.horizon == 44
+        assert "44 of 200 steps" in result.sentence
 
 
 def test_gradients_far_below_the_smallest_float_are_measured():
-    found = gradient_flow(LinearNetwork(0.5 * torch.eye(2)), torch.zeros(400, 1, 2))
-    np.testing.assert_allclose(found.norms[0], 0.5**399, rtol=1e-3)
+    result = gradient_flow(LinearNetwork(0.5 * torch.eye(2)), torch.zeros(400, 1, 2))
+    np.testing.assert_allclose(result.norms[0], 0.5**399, rtol=1e-3)
 
 
 def whole_graph(network, x, loss):
@@ -120,8 +120,8 @@ def whole_graph(network, x, loss):
     return np.array(
         [
             [
-                np.sqrt(sum(0 if g is None else g.square().sum(1).numpy() for g in found))
-                for found in [[next(gradients) for _ in state] for state in states]
+                np.sqrt(sum(0 if g is None else g.square().sum(1).numpy() for g in result))
+                for result in [[next(gradients) for _ in state] for state in states]
             ]
             for states in layers
         ]
@@ -138,10 +138,10 @@ def test_chunks_agree_with_the_whole_graph(name, everywhere):
     def loss(y):
         return y.sin().sum() if everywhere else y[-1].sin().sum()
 
-    found = gradient_flow(net, x, loss=loss)
+    result = gradient_flow(net, x, loss=loss)
     expected = whole_graph(net, x, loss)
-    np.testing.assert_allclose(found.per_layer, expected.mean(2), rtol=1e-8)
-    np.testing.assert_allclose(found.norms, np.sqrt((expected**2).sum(0)).mean(1), rtol=1e-8)
+    np.testing.assert_allclose(result.per_layer, expected.mean(2), rtol=1e-8)
+    np.testing.assert_allclose(result.norms, np.sqrt((expected**2).sum(0)).mean(1), rtol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_torch_networks_match_their_own_autograd(net):
     torch.manual_seed(0)
     net = net.double()
     x = torch.randn(STEPS, 2, 3, dtype=torch.float64)
-    found = gradient_flow(net, x.transpose(0, 1) if net.batch_first else x)
+    result = gradient_flow(net, x.transpose(0, 1) if net.batch_first else x)
     # The gradient of the state before step t + 1 is the one of the state after step t, apart
     # from what leaves through the layers above in the same step; one layer shows it exactly.
     if net.num_layers == 1:
@@ -172,9 +172,9 @@ def test_torch_networks_match_their_own_autograd(net):
         direction = torch.randn(y.shape[-1], generator=generator, dtype=torch.float64)
         gradients = torch.autograd.grad((y[-1] @ (direction / direction.norm())).sum(), parts)
         expected = torch.sqrt(sum(g.square().sum((0, 2)) for g in gradients)).mean()
-        assert found.norms[t] == pytest.approx(float(expected), rel=1e-8)
-    assert found.per_layer.shape == (net.num_layers, STEPS)
-    assert found.verdict == "vanish"
+        assert result.norms[t] == pytest.approx(float(expected), rel=1e-8)
+    assert result.per_layer.shape == (net.num_layers, STEPS)
+    assert result.verdict == "vanish"
 
 
 def test_whole_models_are_read_with_their_readout():
@@ -182,9 +182,9 @@ def test_whole_models_are_read_with_their_readout():
     x = torch.randn(30, 4, 3)
     for readout in ("last", "mean", "every"):
         model = undamped.models.SequenceModel("lstm", 3, 2, readout=readout, hidden_size=6)
-        found = gradient_flow(model, x)
-        assert found.through == "states"
-        assert found.norms.shape == (30,)
+        result = gradient_flow(model, x)
+        assert result.through == "states"
+        assert result.norms.shape == (30,)
     symbols = undamped.models.SequenceModel("gru", 5, 5, input_kind="symbols", readout="every",
                                      hidden_size=6)  # fmt: skip
     assert gradient_flow(symbols, torch.randint(5, (30, 4))).through == "states"
@@ -199,10 +199,10 @@ def encoder(batch_first=False):
 def test_a_transformer_is_read_through_its_inputs(batch_first):
     torch.manual_seed(0)
     shape = (2, 50, 4) if batch_first else (50, 2, 4)
-    found = gradient_flow(encoder(batch_first), torch.randn(shape))
-    assert found.through == "inputs"
-    assert found.norms.shape == (50,)
-    assert found.verdict == "steady"
+    result = gradient_flow(encoder(batch_first), torch.randn(shape))
+    assert result.through == "inputs"
+    assert result.norms.shape == (50,)
+    assert result.verdict == "steady"
 
 
 class WithEmbedding(nn.Module):
@@ -217,10 +217,10 @@ class WithEmbedding(nn.Module):
 
 def test_symbols_are_followed_to_their_embedding():
     torch.manual_seed(0)
-    found = gradient_flow(WithEmbedding(), torch.randint(7, (20, 3)))
-    assert found.through == "inputs"
-    assert found.norms.shape == (20,)
-    assert (found.norms > 0).all()
+    result = gradient_flow(WithEmbedding(), torch.randint(7, (20, 3)))
+    assert result.through == "inputs"
+    assert result.norms.shape == (20,)
+    assert (result.norms > 0).all()
 
 
 def test_module_is_left_as_it_was():

@@ -21,38 +21,38 @@ from undamped.analysis import (
 def test_jacobian_of_a_plain_function():
     W = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     state = torch.linspace(-1, 1, 4, dtype=torch.float64)
-    found = jacobian_of(lambda h: torch.tanh(h @ W.T), state)
+    result = jacobian_of(lambda h: torch.tanh(h @ W.T), state)
     slope = 1 - torch.tanh(W @ state) ** 2
-    torch.testing.assert_close(found, slope[:, None] * W)
+    torch.testing.assert_close(result, slope[:, None] * W)
 
 
 def test_step_jacobians_of_an_elman_network():
     torch.manual_seed(0)
     net = nn.RNN(2, 5).double()
     x = torch.randn(7, 3, 2, dtype=torch.float64)
-    found = step_jacobians(net, x)
+    result = step_jacobians(net, x)
     h, _ = net(x)
     W = net.weight_hh_l0.detach().numpy()
     for t in range(7):
         slope = 1 - h[t, 0].detach().numpy() ** 2
-        np.testing.assert_allclose(found[t], slope[:, None] * W, rtol=1e-10)
-    np.testing.assert_allclose(step_jacobians(net, x, at=[4])[0], found[4])
+        np.testing.assert_allclose(result[t], slope[:, None] * W, rtol=1e-10)
+    np.testing.assert_allclose(step_jacobians(net, x, at=[4])[0], result[4])
 
 
 def test_step_jacobian_of_stacked_oscillators_keeps_volume():
     torch.manual_seed(0)
     net = undamped.nn.UnICORNN(3, 4, num_layers=2, dt=0.3).double()
-    found = step_jacobians(net, torch.randn(5, 1, 3, dtype=torch.float64))
-    assert found.shape == (5, 16, 16)
-    np.testing.assert_allclose(np.abs(np.linalg.det(found)), 1.0, rtol=1e-10)
+    result = step_jacobians(net, torch.randn(5, 1, 3, dtype=torch.float64))
+    assert result.shape == (5, 16, 16)
+    np.testing.assert_allclose(np.abs(np.linalg.det(result)), 1.0, rtol=1e-10)
 
 
 def test_spectrum_and_product_of_a_known_matrix():
     W = np.array([[0.5, 10.0], [0.0, 0.25]])
-    found = spectrum(W)
-    np.testing.assert_allclose(sorted(found.eigenvalues.real), [0.25, 0.5])
-    assert found.radius == pytest.approx(0.5)
-    assert found.norm == pytest.approx(np.linalg.norm(W, 2))
+    actual = spectrum(W)
+    np.testing.assert_allclose(sorted(actual.eigenvalues.real), [0.25, 0.5])
+    assert actual.radius == pytest.approx(0.5)
+    assert actual.norm == pytest.approx(np.linalg.norm(W, 2))
     product = jacobian_product(np.stack([W] * 300))
     expected = np.linalg.svd(np.linalg.matrix_power(W, 20), compute_uv=False)
     np.testing.assert_allclose(product.log_singular_values[19], np.log(expected), rtol=1e-7)
@@ -61,7 +61,7 @@ def test_spectrum_and_product_of_a_known_matrix():
         300 * np.log(0.5) + np.log(np.hypot(1, 40)), rel=1e-6
     )
     assert (np.diff(product.log_condition[5:]) > 0).all()
-    for result in (found, product):
+    for result in (actual, product):
         json.dumps(result.to_dict(), allow_nan=False)
         assert result.plot().data
 
@@ -70,10 +70,10 @@ def test_lyapunov_exponents_of_a_linear_map():
     rng = np.random.default_rng(0)
     q, _ = np.linalg.qr(rng.standard_normal((3, 3)))
     W = torch.from_numpy(q @ np.diag([2.0, 1.0, 0.25]) @ q.T)
-    found = lyapunov_exponents(lambda h: h @ W.T, torch.zeros(3), 1500, step_time=0.5)
-    np.testing.assert_allclose(found.exponents, 2 * np.log([2, 1, 0.25]), atol=0.02)
+    result = lyapunov_exponents(lambda h: h @ W.T, torch.zeros(3), 1500, step_time=0.5)
+    np.testing.assert_allclose(result.exponents, 2 * np.log([2, 1, 0.25]), atol=0.02)
     # (log 2 + 0) / |log 1/4| = 1/2 beyond the first two.
-    assert found.dimension == pytest.approx(2.5, abs=0.02)
+    assert result.dimension == pytest.approx(2.5, abs=0.02)
 
 
 def lorenz96(forcing, step_time):
@@ -97,12 +97,12 @@ def test_lyapunov_exponents_of_lorenz_96():
     # each, so the largest exponent is ln 2 / 0.42 = 1.65; 13 are positive; the attractor has
     # dimension 27.1. The divergence of the field is −40, which the sum has to be.
     start = 8 + torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    found = lyapunov_exponents(lorenz96(8.0, 0.05), start, 3000, step_time=0.05, warmup=500)
-    assert found.exponents[0] == pytest.approx(np.log(2) / 0.42, rel=0.05)
-    assert abs(int((found.exponents > 0.02).sum()) - 13) <= 1
-    assert found.dimension == pytest.approx(27.1, rel=0.05)
-    assert found.exponents.sum() == pytest.approx(-40, rel=0.001)
-    assert found.plot().data
+    result = lyapunov_exponents(lorenz96(8.0, 0.05), start, 3000, step_time=0.05, warmup=500)
+    assert result.exponents[0] == pytest.approx(np.log(2) / 0.42, rel=0.05)
+    assert abs(int((result.exponents > 0.02).sum()) - 13) <= 1
+    assert result.dimension == pytest.approx(27.1, rel=0.05)
+    assert result.exponents.sum() == pytest.approx(-40, rel=0.001)
+    assert result.plot().data
 
 
 def test_refuses_what_has_no_state():

@@ -24,12 +24,12 @@ def test_henrici_number():
 
 
 def test_transient_growth_of_a_delay_line_ends_with_its_length():
-    found = normality(np.diag(np.full(9, 1.1), -1), steps=15)
-    np.testing.assert_allclose(found.growth[:10], 1.1 ** np.arange(10), rtol=1e-12)
-    assert (found.growth[10:] == 0).all()
-    assert found.transient == pytest.approx(1.1**9)
-    assert found.plot().data
-    json.dumps(found.to_dict(), allow_nan=False)
+    result = normality(np.diag(np.full(9, 1.1), -1), steps=15)
+    np.testing.assert_allclose(result.growth[:10], 1.1 ** np.arange(10), rtol=1e-12)
+    assert (result.growth[10:] == 0).all()
+    assert result.transient == pytest.approx(1.1**9)
+    assert result.plot().data
+    json.dumps(result.to_dict(), allow_nan=False)
 
 
 def test_schur_structure_finds_rotations_and_the_delay_line():
@@ -39,14 +39,14 @@ def test_schur_structure_finds_rotations_and_the_delay_line():
         c, s = np.cos(angle), np.sin(angle)
         blocks[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[c, -s], [s, c]]
     q, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((6, 6)))
-    found = schur_structure(q @ blocks @ q.T)
-    np.testing.assert_allclose(found.angles, angles, atol=1e-10)
-    assert found.histogram.sum() == 3
-    np.testing.assert_allclose(found.subdiagonals[2:], 0, atol=1e-10)
+    result = schur_structure(q @ blocks @ q.T)
+    np.testing.assert_allclose(result.angles, angles, atol=1e-10)
+    assert result.histogram.sum() == 3
+    np.testing.assert_allclose(result.subdiagonals[2:], 0, atol=1e-10)
     delay = schur_structure(np.diag(np.full(5, 0.7), -1) + 0.2 * np.eye(6))
     np.testing.assert_allclose(delay.subdiagonals[:3], [0.2, 0.7, 0.0], atol=1e-12)
-    assert np.allclose(np.triu(found.form, 2), 0)
-    assert found.plot().data
-    assert found.plot_angles().data
+    assert np.allclose(np.triu(result.form, 2), 0)
+    assert result.plot().data
+    assert result.plot_angles().data
     with pytest.raises(ShapeError):
         schur_structure(np.ones((2, 3)))

@@ -34,25 +34,25 @@ def spectrum(sign):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_without_damping_the_stiffness_is_the_root(sign):
     matrix = spectrum(sign)
-    found = compare_stiffness(matrix, [0.0])
-    assert abs(found.stiffness_first_order - 50) < 1e-9
-    assert abs(found.stiffness_second_order[0] - found.root) < 1e-8
+    result = compare_stiffness(matrix, [0.0])
+    assert abs(result.stiffness_first_order - 50) < 1e-9
+    assert abs(result.stiffness_second_order[0] - result.root) < 1e-8
 
 
 def test_light_damping_of_a_stable_field_changes_nothing():
-    found = compare_stiffness(spectrum(-1), [0.0, 0.5, 1.0, 1.9])  # 2√1 = 2
-    for value in found.stiffness_second_order:
-        assert abs(value - found.root) < 1e-6
+    result = compare_stiffness(spectrum(-1), [0.0, 0.5, 1.0, 1.9])  # 2√1 = 2
+    for value in result.stiffness_second_order:
+        assert abs(value - result.root) < 1e-6
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_inequality_of_the_lecture_points_the_other_way_under_damping(sign):
     # |c₁ c₂| = |λ| for each pair, hence S(B) ≥ √S(A) whatever the damping.
-    found = compare_stiffness(spectrum(sign), [0.0, 0.5, 1.0, 3.0, 8.0])
-    assert all(value >= found.root * (1 - 1e-9) for value in found.stiffness_second_order)
-    assert found.stiffness_second_order[-1] > 1.5 * found.root
+    result = compare_stiffness(spectrum(sign), [0.0, 0.5, 1.0, 3.0, 8.0])
+    assert all(value >= result.root * (1 - 1e-9) for value in result.stiffness_second_order)
+    assert result.stiffness_second_order[-1] > 1.5 * result.root
     if sign == 1:
-        assert all(b > a for a, b in itertools.pairwise(found.stiffness_second_order))
+        assert all(b > a for a, b in itertools.pairwise(result.stiffness_second_order))
 
 
 def test_eigenvalues_of_the_adjoint_come_in_pairs():
@@ -77,11 +77,11 @@ def test_the_adjoint_of_a_node_vanishes_and_that_of_a_heavy_ball_does_not():
         def forward(self, t, h):
             return -torch.tanh(h)
 
-    found = adjoint_decay(Contracting(), 0.1 * torch.randn(4, 3).double(), [1.0, 12.0])
-    assert found.first_order[-1] < 1e-4
-    assert found.second_order[-1] > 0.1
-    assert set(found.to_dict()) == {"times", "first_order", "second_order"}
-    assert len(found.plot().data) == 2
+    result = adjoint_decay(Contracting(), 0.1 * torch.randn(4, 3).double(), [1.0, 12.0])
+    assert result.first_order[-1] < 1e-4
+    assert result.second_order[-1] > 0.1
+    assert set(result.to_dict()) == {"times", "first_order", "second_order"}
+    assert len(result.plot().data) == 2
     assert len(compare_stiffness(spectrum(1), [0.0, 1.0]).plot().data) == 3
 
 
@@ -93,11 +93,11 @@ def test_the_adjoint_of_a_heavy_ball_of_any_damping(gamma):
         def forward(self, t, h):
             return -h
 
-    found = adjoint_decay(Linear(), torch.ones(1, 1).double(), [2.0], gamma=gamma)
+    result = adjoint_decay(Linear(), torch.ones(1, 1).double(), [2.0], gamma=gamma)
     matrix = heavy_ball_matrix(-torch.eye(1).double(), gamma)
     pull = torch.ones(2).double()
     left = torch.linalg.matrix_exp(2 * matrix).T @ pull
-    assert found.second_order[0] == pytest.approx(float(left.norm() / pull.norm()), rel=1e-5)
+    assert result.second_order[0] == pytest.approx(float(left.norm() / pull.norm()), rel=1e-5)
     with pytest.raises(OptionError, match="gamma"):
         adjoint_decay(Linear(), torch.ones(1, 1), [2.0], gamma=-1.0)
 
@@ -131,27 +131,27 @@ def test_a_singular_matrix_has_no_stiffness():
 def test_the_four_ways_are_compared():
     torch.manual_seed(0)
     field = PerceptronField(3, 16)
-    found = compare_field_gradients(field, torch.randn(8, 3), [0.0, 1.0], repetitions=1)
-    assert [way.name for way in found.ways.values()] == [
+    result = compare_field_gradients(field, torch.randn(8, 3), [0.0, 1.0], repetitions=1)
+    assert [way.name for way in result.ways.values()] == [
         "checkpoint",
         "backprop",
         "adjoint",
         "reversible",
     ]
-    for way in found.ways.values():
+    for way in result.ways.values():
         assert way.error < 1e-3 and way.seconds > 0 and way.evaluations > 0
-    assert found["checkpoint"].saved_bytes < found["backprop"].saved_bytes
-    assert found["checkpoint"].error == pytest.approx(found["backprop"].error, rel=0.2, abs=1e-6)
-    assert len(found.plot().data[0].x) == 4 and "adjoint" in found.to_dict()["ways"]
+    assert result["checkpoint"].saved_bytes < result["backprop"].saved_bytes
+    assert result["checkpoint"].error == pytest.approx(result["backprop"].error, rel=0.2, abs=1e-6)
+    assert len(result.plot().data[0].x) == 4 and "adjoint" in result.to_dict()["ways"]
 
 
 def test_the_four_ways_with_fixed_steps():
     field, state = PerceptronField(3, 16), torch.randn(8, 3)
     for method in ("rk4", "dopri5"):
-        found = compare_field_gradients(
+        result = compare_field_gradients(
             field, state, [0.0, 1.0], method=method, step_size=0.1, repetitions=1
         )
-        assert not found.refused and all(way.error < 1e-3 for way in found.ways.values())
+        assert not result.refused and all(way.error < 1e-3 for way in result.ways.values())
 
 
 @pytest.mark.slow
@@ -171,14 +171,14 @@ def test_the_four_ways_of_whole_models(model, inputs):
     x = torch.randn(inputs)
     before = {name: part.clone() for name, part in model.state_dict().items()}
     model(x)  # a model that has been used can be copied
-    found = compare_gradients(model, x, repetitions=1)
-    assert not found.refused
+    result = compare_gradients(model, x, repetitions=1)
+    assert not result.refused
     for (
         way
-    ) in found.ways.values():  # rectifiers have kinks, where a gradient is known to fewer digits
+    ) in result.ways.values():  # rectifiers have kinks, where a gradient is known to fewer digits
         assert way.error < 1e-2 and way.answer_error < 1e-3
-    assert found["reversible"].method == "mccallum-foster"
-    assert found["checkpoint"].saved_bytes < found["backprop"].saved_bytes
+    assert result["reversible"].method == "mccallum-foster"
+    assert result["checkpoint"].saved_bytes < result["backprop"].saved_bytes
     assert all(torch.equal(part, before[name]) for name, part in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
 
@@ -189,20 +189,20 @@ def test_a_wrong_way_would_show(monkeypatch):
     honest = ode_gradients._gradient
 
     def off(probe, inputs, measure):
-        answer, found, kept = honest(probe, inputs, measure)
+        answer, result, kept = honest(probe, inputs, measure)
         wrong = probe.flow.gradient == "adjoint"
-        return answer, [1.1 * g if wrong else g for g in found], kept
+        return answer, [1.1 * g if wrong else g for g in result], kept
 
     monkeypatch.setattr(ode_gradients, "_gradient", off)
-    found = compare_gradients(model, torch.randn(4, 2), repetitions=1)
-    assert found["adjoint"].error == pytest.approx(0.1, rel=1e-2)
-    assert found["backprop"].error < 1e-4
+    result = compare_gradients(model, torch.randn(4, 2), repetitions=1)
+    assert result["adjoint"].error == pytest.approx(0.1, rel=1e-2)
+    assert result["backprop"].error < 1e-4
 
 
 def test_a_way_that_cannot_go_says_why():
     model = undamped.models.DataControlledNODE(2, 2, adaptive_depth=True)
-    found = compare_gradients(model, torch.randn(4, 2), repetitions=1)
-    assert [way.name for way in found.ways.values()] == ["checkpoint", "backprop", "adjoint"]
-    assert "A step size per sample needs" in found.refused["reversible"]
+    result = compare_gradients(model, torch.randn(4, 2), repetitions=1)
+    assert [way.name for way in result.ways.values()] == ["checkpoint", "backprop", "adjoint"]
+    assert "A step size per sample needs" in result.refused["reversible"]
     with pytest.raises(OptionError, match="no ODE of this library"):
         compare_gradients(torch.nn.Linear(2, 2), torch.randn(4, 2))

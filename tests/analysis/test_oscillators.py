@@ -20,12 +20,12 @@ def oscillators(**options):
 
 def test_effective_steps():
     net = oscillators(dt=[0.1, 0.4])
-    found = effective_steps(net)
+    result = effective_steps(net)
     logits = net.cell(1).step_logit.detach().numpy()
-    np.testing.assert_allclose(found.steps[1], 0.4 / (1 + np.exp(-logits)))
-    np.testing.assert_allclose(found.largest, [0.1, 0.4])
-    assert found.spread == pytest.approx((found.largest / found.steps.min(1)).max())
-    assert len(found.plot().data) == 2
+    np.testing.assert_allclose(result.steps[1], 0.4 / (1 + np.exp(-logits)))
+    np.testing.assert_allclose(result.largest, [0.1, 0.4])
+    assert result.spread == pytest.approx((result.largest / result.steps.min(1)).max())
+    assert len(result.plot().data) == 2
 
 
 def test_hamiltonian_has_the_force_as_its_slope():
@@ -56,21 +56,21 @@ def test_energy_swings_less_with_a_smaller_step_and_does_not_run_away():
 
 def test_the_way_back_is_exact_up_to_rounding():
     x = torch.randn(500, 2, 3, dtype=torch.float64)
-    found = inversion_error(oscillators(dt=0.3), x, lengths=(10, 500))
-    assert (found.errors < 1e-11).all()
+    result = inversion_error(oscillators(dt=0.3), x, lengths=(10, 500))
+    assert (result.errors < 1e-11).all()
     single = inversion_error(oscillators(dt=0.3).float(), x.float(), lengths=(10, 500))
     assert (single.errors < 1e-2).all()
-    assert (single.errors > found.errors).all()
-    assert found.plot().data
-    json.dumps(found.to_dict(), allow_nan=False)
+    assert (single.errors > result.errors).all()
+    assert result.plot().data
+    json.dumps(result.to_dict(), allow_nan=False)
     with pytest.raises(OptionError, match="length of the inputs"):
         inversion_error(oscillators(), x, lengths=(501,))
 
 
 def test_phase_volume_is_kept():
-    found = phase_volume(oscillators(dt=0.5), torch.randn(50, 2, 3, dtype=torch.float64))
-    np.testing.assert_allclose(found.log_volume, 0, atol=1e-12)
-    assert found.plot().data
+    result = phase_volume(oscillators(dt=0.5), torch.randn(50, 2, 3, dtype=torch.float64))
+    np.testing.assert_allclose(result.log_volume, 0, atol=1e-12)
+    assert result.plot().data
 
 
 def test_other_networks_are_refused():

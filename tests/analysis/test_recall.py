@@ -29,13 +29,13 @@ class DelayLine(nn.Module):
 
 
 def test_a_delay_line_recalls_its_length():
-    found = recall(DelayLine(20), delays=40)
-    np.testing.assert_allclose(found.scores[:20], 1.0, atol=1e-3)
-    np.testing.assert_allclose(found.scores[20:], 0.0, atol=0.02)
-    assert found.reach == 20
-    assert found.capacity == pytest.approx(20, abs=0.5)
-    assert found.plot().data
-    json.dumps(found.to_dict(), allow_nan=False)
+    result = recall(DelayLine(20), delays=40)
+    np.testing.assert_allclose(result.scores[:20], 1.0, atol=1e-3)
+    np.testing.assert_allclose(result.scores[20:], 0.0, atol=0.02)
+    assert result.reach == 20
+    assert result.capacity == pytest.approx(20, abs=0.5)
+    assert result.plot().data
+    json.dumps(result.to_dict(), allow_nan=False)
 
 
 def test_a_leaky_unit_recalls_as_its_closed_form_says():
@@ -46,18 +46,18 @@ def test_a_leaky_unit_recalls_as_its_closed_form_says():
         net.weight_hh_l0.fill_(0.8)
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(3000, 40, 1, generator=generator, dtype=torch.float64)  # positive: linear
-    found = recall(net, x, delays=10)
+    result = recall(net, x, delays=10)
     expected = 0.8 ** (2 * np.arange(11)) * (1 - 0.64)
-    np.testing.assert_allclose(found.scores, expected, atol=0.01)
+    np.testing.assert_allclose(result.scores, expected, atol=0.01)
 
 
 @pytest.mark.slow
 def test_batch_first_and_networks_of_ours():
     torch.manual_seed(0)
     net = undamped.build("unicornn", input_size=1, hidden_size=16, dt=0.5, batch_first=True)
-    found = recall(net, delays=30, steps=120, batch=8)
-    assert found.scores.shape == (31,)
-    assert 0 < found.capacity <= 16.5
+    result = recall(net, delays=30, steps=120, batch=8)
+    assert result.scores.shape == (31,)
+    assert 0 < result.capacity <= 16.5
 
 
 def test_errors_say_what_to_do():

@@ -48,15 +48,15 @@ def answer_then_noise(steps, series, noise, classes=False):
 def test_numbers_fade_as_their_closed_form_says(factor):
     steps, noise = 30, 0.3
     x, answer = answer_then_noise(steps, 4000, noise)
-    found = retention(Leaky(factor), x, answer, points=12)
-    t = found.steps - 1
+    result = retention(Leaky(factor), x, answer, points=12)
+    t = result.steps - 1
     # h_t = aᵗ y + Σ aᵏ n: the explained variance is that of the signal in the variance.
     kept = factor ** (2.0 * t)
     gathered = noise**2 * np.array([(factor ** (2.0 * np.arange(n))).sum() for n in t])
-    np.testing.assert_allclose(found.scores, kept / (kept + gathered), atol=0.03)
-    assert found.kind == "explained variance" and found.unit == "steps"
-    assert abs(found.chance) < 0.01
-    assert ((found.low <= found.scores) & (found.scores <= found.high)).all()
+    np.testing.assert_allclose(result.scores, kept / (kept + gathered), atol=0.03)
+    assert result.kind == "explained variance" and result.unit == "steps"
+    assert abs(result.chance) < 0.01
+    assert ((result.low <= result.scores) & (result.scores <= result.high)).all()
 
 
 def test_a_network_that_keeps_stays_up_and_one_that_forgets_falls():
@@ -98,9 +98,9 @@ def test_layers_are_read_together_and_one_by_one():
     torch.manual_seed(0)
     x, answer = answer_then_noise(20, 200, 0.1, classes=True)
     for net in (undamped.nn.UnICORNN(1, 8, num_layers=2, dt=0.3), nn.LSTM(1, 6, num_layers=2)):
-        found = retention(net, x, answer, points=8)
-        assert found.per_layer.shape == (2, len(found.steps))
-        assert found.scores[0] > 0.9  # the answer has just come in
+        result = retention(net, x, answer, points=8)
+        assert result.per_layer.shape == (2, len(result.steps))
+        assert result.scores[0] > 0.9  # the answer has just come in
     first = undamped.build("unicornn", input_size=1, hidden_size=8, batch_first=True)
     turned = undamped.build("unicornn", input_size=1, hidden_size=8)
     turned.load_state_dict(first.state_dict())
@@ -127,11 +127,11 @@ def test_every_kind_of_task_has_an_answer(name, options, kind):
     torch.manual_seed(0)
     task = tasks.build(name, **options)
     model = model_for(task.task_shape, "unicornn", {"hidden_size": 8})
-    found = Retention.measure(Probe(model, task.batch("test", 0, 4).inputs, "it", task))
-    assert found.kind == kind
-    assert np.isfinite(found.scores).all()
+    result = Retention.measure(Probe(model, task.batch("test", 0, 4).inputs, "it", task))
+    assert result.kind == kind
+    assert np.isfinite(result.scores).all()
     if name == "digits":
-        assert found.scores.max() > 0.3 > 2 * found.chance
+        assert result.scores.max() > 0.3 > 2 * result.chance
 
 
 def test_it_says_why_it_does_not_apply():
@@ -159,5 +159,5 @@ def test_the_probe_is_the_ridge_regression_of_scikit_learn(shape):
     y -= y.mean(0)
     theirs = Ridge(alpha=0.1 * shape[0], fit_intercept=False).fit(x, y)
     np.testing.assert_allclose(ridge(x, y, 0.1), theirs.coef_.T, atol=1e-10)
-    chosen = RidgeCV(alphas=PENALTIES * shape[0], fit_intercept=True).fit(x, y)
-    assert best_penalty(x, y) == pytest.approx(chosen.alpha_ / shape[0])
+    choice = RidgeCV(alphas=PENALTIES * shape[0], fit_intercept=True).fit(x, y)
+    assert best_penalty(x, y) == pytest.approx(choice.alpha_ / shape[0])

@@ -12,22 +12,22 @@ from undamped.analysis import eigenvalue_pairs, euler_stability
 
 def test_a_damped_field_is_stable_up_to_its_largest_step():
     J = np.diag([-1.0, -4.0])
-    found = euler_stability(J, 0.4)
-    assert found.stable
-    assert found.largest_step[0] == pytest.approx(0.5)
-    assert found.stiffness[0] == pytest.approx(4.0)
+    result = euler_stability(J, 0.4)
+    assert result.stable
+    assert result.largest_step[0] == pytest.approx(0.5)
+    assert result.stiffness[0] == pytest.approx(4.0)
     assert not euler_stability(J, 0.51).stable
     assert euler_stability(J, 0.5).amplification[0] == pytest.approx(1.0)
 
 
 def test_an_undamped_oscillator_is_never_stable():
     J = np.array([[0.0, 1.0], [-4.0, 0.0]])
-    found = euler_stability(np.stack([J, J]), 0.1)
-    np.testing.assert_allclose(found.amplification, np.sqrt(1 + 0.04))
-    assert (found.largest_step == 0).all()
-    assert not found.stable
-    assert found.plot().data
-    json.dumps(found.to_dict(), allow_nan=False)
+    result = euler_stability(np.stack([J, J]), 0.1)
+    np.testing.assert_allclose(result.amplification, np.sqrt(1 + 0.04))
+    assert (result.largest_step == 0).all()
+    assert not result.stable
+    assert result.plot().data
+    json.dumps(result.to_dict(), allow_nan=False)
 
 
 @pytest.mark.parametrize("damping", [0.0, 0.3, 2.0])

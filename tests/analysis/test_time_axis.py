@@ -102,20 +102,20 @@ def test_gradient_flow_says_what_it_took_for_time(name):
     torch.manual_seed(0)
     make, batch_first = MODULES[name]
     module = make()
-    found = gradient_flow(module, inputs_for(batch_first))
-    assert found.length == STEPS and found.sequences == BATCH
-    assert f"read as {STEPS} steps of {BATCH} sequences" in found.sentence
-    plain = json.loads(json.dumps(found.to_dict()))
+    result = gradient_flow(module, inputs_for(batch_first))
+    assert result.length == STEPS and result.sequences == BATCH
+    assert f"read as {STEPS} steps of {BATCH} sequences" in result.sentence
+    plain = json.loads(json.dumps(result.to_dict()))
     assert plain["batch_first"] is batch_first and plain["sequences"] == BATCH
-    said = gradient_flow(module, inputs_for(batch_first), batch_first=batch_first)
-    np.testing.assert_array_equal(said.norms, found.norms)
+    output = gradient_flow(module, inputs_for(batch_first), batch_first=batch_first)
+    np.testing.assert_array_equal(output.norms, result.norms)
 
 
 def test_a_wrapped_lstm_forgets_as_the_lstm_in_it_does():
     torch.manual_seed(0)
     module, x = Wrapper(nn.LSTM, True), inputs_for(True)
-    found, inner = gradient_flow(module, x), gradient_flow(module.inner, x)
-    assert found.verdict == inner.verdict == "vanish"
+    result, inner = gradient_flow(module, x), gradient_flow(module.inner, x)
+    assert result.verdict == inner.verdict == "vanish"
     report = diagnose(module, x, measured=["gradient_flow"], compare=False)
     assert report.tone == "bad"
     assert f"of {STEPS} steps (read as {STEPS} steps of {BATCH} sequences)" in report.verdict
@@ -137,8 +137,8 @@ def test_other_instruments_take_the_same_axis():
     torch.manual_seed(0)
     module = Wrapper(nn.GRU, True, every=True)
     x = inputs_for(True, steps=100, batch=20)
-    found = recall(module, x, delays=5)
-    assert "read as 100 steps of 20 sequences" in found.sentence and found.reach > 0
+    result = recall(module, x, delays=5)
+    assert "read as 100 steps of 20 sequences" in result.sentence and result.reach > 0
     assert cost(module, (4, 8), batch=3, input_size=SIZE, repeats=1).batch == 3
 
     class Stateful(nn.Module):  # without a word about its axes

@@ -63,10 +63,10 @@ def test_resonance_breaks_the_printed_state_bound():
     # A force that changes its sign with the oscillator's own period, 2π.
     time = 0.1 * torch.arange(1500, dtype=torch.float64)
     x = torch.sin(time).sign().view(-1, 1, 1).expand(-1, 1, 2)
-    found = state_bound(net, x)
-    assert not found.condition_holds
-    assert not found.printed_holds
-    assert found.corrected_holds
+    result = state_bound(net, x)
+    assert not result.condition_holds
+    assert not result.printed_holds
+    assert result.corrected_holds
 
 
 def test_negative_weights_break_the_printed_gradient_bound():
@@ -76,10 +76,10 @@ def test_negative_weights_break_the_printed_gradient_bound():
         net.cell(0).step_logit.fill_(20.0)
         net.cell(0).input_weight.zero_()
     x = torch.zeros(40, 1, 2, dtype=torch.float64)
-    found = gradient_bound(net, x, torch.full((40, 1, 1), 1.0, dtype=torch.float64))
-    assert not found.condition_holds
-    assert not found.printed_holds
-    assert found.corrected_holds
+    result = gradient_bound(net, x, torch.full((40, 1, 1), 1.0, dtype=torch.float64))
+    assert not result.condition_holds
+    assert not result.printed_holds
+    assert result.corrected_holds
 
 
 def test_long_term_gradient():

@@ -74,13 +74,13 @@ def test_every_kind_of_task_is_learnt_loaded_and_predicted(toys, tmp_path, task,
     fresh = model_for(toy.task_shape, model, check_options(model, options))
     assert run.result["test"]["loss"] < evaluate(fresh, toy, "test", 8).loss
     # The shape of the task is in the run, so the model can be built again without the data.
-    again = Run.open(run.path)
-    assert TaskShape.from_dict(again.settings["model"]["shape"]) == toy.task_shape
-    scores = evaluate(again.model(), toy, "test", 8)
+    repeated = Run.open(run.path)
+    assert TaskShape.from_dict(repeated.settings["model"]["shape"]) == toy.task_shape
+    scores = evaluate(repeated.model(), toy, "test", 8)
     assert scores.loss == pytest.approx(run.result["test"]["loss"], rel=1e-6)
-    said = CliRunner().invoke(cli.app, ["predict", str(run.path), "--json"])
-    assert said.exit_code == 0, said.output
-    examples = json.loads(said.stdout)["examples"]
+    output = CliRunner().invoke(cli.app, ["predict", str(run.path), "--json"])
+    assert output.exit_code == 0, output.output
+    examples = json.loads(output.stdout)["examples"]
     assert len(examples) == 8 and {"answer", "truth"} == set(examples[0])
 
 
@@ -128,8 +128,8 @@ def test_a_recurrent_network_answers_at_given_times_from_what_it_knew_then():
         "lstm", 2, 1, reads=("times", "observed", "target_times"), hidden_size=4, gap=0.7
     ).double()
     asked = torch.tensor([[0.0] * 3, [1.9] * 3, [99.0] * 3], dtype=torch.float64)
-    whole = batch._replace(target_times=asked)
-    answers = model(whole)
+    full = batch._replace(target_times=asked)
+    answers = model(full)
     assert answers.shape == (3, 3, 1)
     outputs, _ = model.network(model.encode(batch), None, batch.lengths)
     for b in range(3):
@@ -142,13 +142,13 @@ def test_a_recurrent_network_answers_at_given_times_from_what_it_knew_then():
             torch.testing.assert_close(answers[row, b], model.head.readout(hidden))
     # Before the first sample nothing is known, whoever is asked.
     assert torch.equal(answers[0, 0], answers[0, 1])
-    late = whole._replace(inputs=torch.where(batch.times.unsqueeze(-1) > 1.9, 7.0, batch.inputs))
+    late = full._replace(inputs=torch.where(batch.times.unsqueeze(-1) > 1.9, 7.0, batch.inputs))
     torch.testing.assert_close(model(late)[:2], answers[:2])
     # A stream looks ahead from its last sample.
-    state, said = None, None
+    state, output = None, None
     for t in range(3):
         since = batch.times[t] - (batch.times[t - 1] if t else batch.times[0])
-        said, state = model.step(
+        output, state = model.step(
             batch.inputs[t].double(),
             state,
             since.double(),
@@ -158,7 +158,7 @@ def test_a_recurrent_network_answers_at_given_times_from_what_it_knew_then():
     short = batch.during(slice(0, 3), every=False)._replace(lengths=None)
     ahead = short.times[-1] + torch.tensor([[0.3], [2.0]])
     torch.testing.assert_close(
-        said, model(short._replace(target_times=ahead)), rtol=1e-5, atol=1e-6
+        output, model(short._replace(target_times=ahead)), rtol=1e-5, atol=1e-6
     )
 
 
@@ -193,17 +193,17 @@ TASKS = [BrightQuarter(), NumberedQuarter(), LateRamp(), Spring(), SpringSlopes(
 def test_a_batch_is_shared_among_processes_sample_by_sample(task):
     batch = task.batch("train", 0, 4)
     parts = [optional.shard(task, batch, rank, 2) for rank in range(2)]
-    for name, whole in batch._asdict().items():
-        if whole is None:
+    for name, full in batch._asdict().items():
+        if full is None:
             assert all(getattr(part, name) is None for part in parts)
             continue
         if name == "distinct":
-            assert all(part.distinct is whole for part in parts)
+            assert all(part.distinct is full for part in parts)
             continue
-        axis = whole.shape.index(4) if name != "inputs" else int(task.sequential)
+        axis = full.shape.index(4) if name != "inputs" else int(task.sequential)
         for rank, part in enumerate(parts):
-            wanted = whole.movedim(axis, 0)[rank::2].movedim(0, axis)
-            assert torch.equal(getattr(part, name).nan_to_num(7), wanted.nan_to_num(7)), name
+            expected = full.movedim(axis, 0)[rank::2].movedim(0, axis)
+            assert torch.equal(getattr(part, name).nan_to_num(7), expected.nan_to_num(7)), name
 
 
 def test_a_batch_moves_and_casts_as_a_whole():

@@ -108,8 +108,8 @@ ode.load_state_dict(load_file(path))
 
 @pytest.mark.process
 def test_every_layer_solver_and_model_runs_on_the_core():
-    said = run(LAYERS)
-    assert said.returncode == 0, said.stderr[-2000:]
+    output = run(LAYERS)
+    assert output.returncode == 0, output.stderr[-2000:]
 
 
 ANALYSIS = """
@@ -128,15 +128,15 @@ except ImportError as error:
 
 @pytest.mark.process
 def test_analysis_runs_on_the_core():
-    said = run(ANALYSIS)
-    assert said.returncode == 0, said.stderr[-2000:]
+    output = run(ANALYSIS)
+    assert output.returncode == 0, output.stderr[-2000:]
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("package", ["lab", "lab.training", "lab.cli", "lab.estimators"])
 def test_the_workbench_says_what_to_install(package):
-    said = run(f"import undamped.{package}")
-    last = said.stderr.strip().splitlines()[-1]
+    output = run(f"import undamped.{package}")
+    last = output.stderr.strip().splitlines()[-1]
     assert last.startswith("undamped._base.errors.MissingPackageError: undamped.lab needs scipy")
     assert last.endswith("pip install 'undamped[lab]'")
 
@@ -145,16 +145,16 @@ def test_the_workbench_says_what_to_install(package):
 @pytest.mark.parametrize("words", [["train"], ["--help"]])
 def test_the_command_line_says_it_in_one_sentence(words):
     start = "import runpy; runpy.run_module('undamped', run_name='__main__')"
-    said = run(f"sys.argv = ['undamped', *{words!r}]\n{start}")
-    assert said.returncode == 2
-    assert said.stderr.count("\n") == 1
-    assert "pip install 'undamped[lab]'" in said.stderr
+    output = run(f"sys.argv = ['undamped', *{words!r}]\n{start}")
+    assert output.returncode == 2
+    assert output.stderr.count("\n") == 1
+    assert "pip install 'undamped[lab]'" in output.stderr
 
 
 @pytest.mark.process
 def test_an_estimator_says_what_to_install():
-    said = run("import undamped; undamped.SequenceClassifier")
-    assert "pip install 'undamped[lab]'" in said.stderr.splitlines()[-1]
+    output = run("import undamped; undamped.SequenceClassifier")
+    assert "pip install 'undamped[lab]'" in output.stderr.splitlines()[-1]
 
 
 def test_the_packages_of_the_library_and_of_the_workbench_are_declared():

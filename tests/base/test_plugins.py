@@ -109,16 +109,16 @@ def file(tmp_path, alone):
 def test_a_file_enters_a_cell_and_a_task(file, tmp_path):
     words = ["parity", "leaky", "model.leak=0.5", "model.hidden_size=4", "train.steps=2"]
     place = ["--with", str(file), "--out", str(tmp_path / "runs"), "--no-page"]
-    code, said, message = invoke("train", *words, *place)
+    code, output, message = invoke("train", *words, *place)
     assert code == 0, message
     run = Run.open(tmp_path / "runs" / "parity-leaky-1")
     (source,) = run.settings["outside"]
     assert source["name"] == str(file) and len(source["version"]) == 64
-    assert "--with" in said, "the commands that are suggested work"
-    code, said, _ = invoke("list", "--json", "--with", str(file))
-    assert json.loads(said)["from outside"]["models"] == {"leaky": str(file)}
-    code, said, _ = invoke("show", "leaky", "--json", "--with", str(file))
-    assert json.loads(said)["source"] == str(file)
+    assert "--with" in output, "the commands that are suggested work"
+    code, output, _ = invoke("list", "--json", "--with", str(file))
+    assert json.loads(output)["from outside"]["models"] == {"leaky": str(file)}
+    code, output, _ = invoke("show", "leaky", "--json", "--with", str(file))
+    assert json.loads(output)["source"] == str(file)
 
 
 @pytest.mark.process
@@ -130,12 +130,12 @@ def test_a_run_says_what_it_misses_and_never_loads_it(file, tmp_path):
     for verb in ("predict", "resume"):
         if verb == "resume":
             run.update(status="interrupted")
-        said = in_fresh_process(verb, str(run.path))
-        assert said.returncode == 2 and "Traceback" not in said.stderr
-        assert f"which comes from {file}" in said.stderr and "--with" in said.stderr
+        output = in_fresh_process(verb, str(run.path))
+        assert output.returncode == 2 and "Traceback" not in output.stderr
+        assert f"which comes from {file}" in output.stderr and "--with" in output.stderr
     assert not (tmp_path / "was-run").exists()
-    said = in_fresh_process("predict", str(run.path), "--with", str(file))
-    assert said.returncode == 0 and "has changed since the run was made" in said.stderr
+    output = in_fresh_process("predict", str(run.path), "--with", str(file))
+    assert output.returncode == 0 and "has changed since the run was made" in output.stderr
     assert (tmp_path / "was-run").exists()
 
 
@@ -154,11 +154,11 @@ def test_a_package_enters_members_by_its_entry_point(tmp_path):
         info.mkdir()
         (info / "METADATA").write_text(f"Name: {name}-package\nVersion: 2.5\n")
         (info / "entry_points.txt").write_text(f"[undamped.members]\nmine = {name}_package\n")
-    said = in_fresh_process("list", "--json", PYTHONPATH=str(tmp_path))
-    assert said.returncode == 0, said.stderr
-    found = json.loads(said.stdout)["from outside"]
-    assert found["tasks"] == {"parity": "the package leaky-package 2.5"}
-    assert "broken-package 2.5" in said.stderr, "others still work"
+    output = in_fresh_process("list", "--json", PYTHONPATH=str(tmp_path))
+    assert output.returncode == 0, output.stderr
+    result = json.loads(output.stdout)["from outside"]
+    assert result["tasks"] == {"parity": "the package leaky-package 2.5"}
+    assert "broken-package 2.5" in output.stderr, "others still work"
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path, alone):
@@ -265,5 +265,5 @@ def test_the_page_about_members_of_your_own_is_true(tmp_path):
         [sys.executable, "-c", program], cwd=tmp_path, env=inside, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    for said in ("ralston", "weight_sizes", "h' = h + λ", "recordings-leaky-1", "% right"):
-        assert said in done.stdout, said
+    for output in ("ralston", "weight_sizes", "h' = h + λ", "recordings-leaky-1", "% right"):
+        assert output in done.stdout, output

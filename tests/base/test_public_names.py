@@ -17,9 +17,9 @@ from undamped.lab.catalogue import STUBS, stub_text
 
 def fresh(code: str) -> str:
     """Run a program in a process where nothing is loaded yet."""
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert said.returncode == 0, said.stderr
-    return said.stdout
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert output.returncode == 0, output.stderr
+    return output.stdout
 
 
 SOURCE = Path(undamped.__file__).parent.parent

@@ -38,14 +38,14 @@ def test_an_open_level_of_forward_mode_is_seen():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tangents_are_kept_inside_an_autograd_function():
-    found = []
+    result = []
 
     class Inside(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
             with internals.with_forward_mode(), forward_ad.dual_level():
                 dual = forward_ad.make_dual(x.detach(), torch.ones_like(x))
-                found.append(forward_ad.unpack_dual(dual.square()).tangent)
+                result.append(forward_ad.unpack_dual(dual.square()).tangent)
             return x.clone()
 
         @staticmethod
@@ -53,7 +53,7 @@ def test_tangents_are_kept_inside_an_autograd_function():
             return gradient
 
     Inside.apply(torch.tensor([3.0], requires_grad=True))
-    assert torch.equal(found[0], torch.tensor([6.0]))
+    assert torch.equal(result[0], torch.tensor([6.0]))
 
 
 def test_the_version_of_a_tensor_counts_writing():
@@ -75,8 +75,8 @@ def test_later_nodes_have_larger_numbers():
 def test_a_product_with_the_transposed_derivative():
     x, unused = torch.arange(3.0, requires_grad=True), torch.ones(2, requires_grad=True)
     (x * 2).sum().backward()
-    found = internals.vector_jacobian_product(x**2, (x, unused), torch.tensor([1.0, 2.0, 3.0]))
-    assert torch.equal(found[0], torch.tensor([0.0, 4.0, 12.0])) and found[1] is None
+    result = internals.vector_jacobian_product(x**2, (x, unused), torch.tensor([1.0, 2.0, 3.0]))
+    assert torch.equal(result[0], torch.tensor([0.0, 4.0, 12.0])) and result[1] is None
     assert torch.equal(x.grad, torch.full((3,), 2.0)) and unused.grad is None
     value, one = torch.sin(x), torch.ones(3)
     for keep_graph in (True, False):
@@ -134,8 +134,8 @@ def test_a_dispatch_mode_sees_every_operation():
 
 def test_torchs_own_scan_adds_up():
     x = torch.arange(5.0)
-    (found,) = internals.associative_scan(lambda i, j: (i[0] + j[0],), (x,))
-    assert torch.equal(found, x.cumsum(0))
+    (result,) = internals.associative_scan(lambda i, j: (i[0] + j[0],), (x,))
+    assert torch.equal(result, x.cumsum(0))
 
 
 def test_leaves_of_nested_things():
@@ -147,14 +147,14 @@ def test_nobody_else_uses_private_names_of_torch():
         r"torch\._(?!_)|torch\.\w+(\.\w+)*\._[a-z]|forward_ad\._|parametrize\._|\b(?!self)\w+\._version\b"
         r"|_sequence_nr|\._parameters\b|\._buffers\b|\._modules\b"
     )
-    found = [
+    result = [
         f"{path.relative_to(SOURCE)}: {line.strip()}"
         for path in SOURCE.rglob("*.py")
         if path.name != "torch_internals.py"
         for line in path.read_text().splitlines()
         if private.search(line)
     ]
-    assert not found
+    assert not result
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")

@@ -19,9 +19,9 @@ from undamped.ode.fields import HeavyBallField, PerceptronField
 def sizes(name):
     if name in WHOLE:
         return {"shape": models[name].example_shape()}
-    wanted = {"input_size": 16, "output_size": 2, "hidden_size": 8}
+    expected = {"input_size": 16, "output_size": 2, "hidden_size": 8}
     known = options_of(models[name])
-    return {size: value for size, value in wanted.items() if size in known}
+    return {size: value for size, value in expected.items() if size in known}
 
 
 def literals(annotation):
@@ -41,9 +41,9 @@ def test_every_model_refuses_a_slip(name):
     for option, value in wrong.items():
         with pytest.raises(OptionError) as caught:
             models[name](**{**sizes(name), option: value})
-        said = str(caught.value)
-        assert said.startswith(f"{models[name].__name__}.{option} must be "), said
-        assert "\n" not in said
+        output = str(caught.value)
+        assert output.startswith(f"{models[name].__name__}.{option} must be "), output
+        assert "\n" not in output
 
 
 @pytest.mark.parametrize(

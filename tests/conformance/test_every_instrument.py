@@ -83,21 +83,21 @@ def probes():
 @pytest.fixture(scope="module")
 def measured(probes):
     """What each instrument says of each model: a result, or why there is none."""
-    found = {}
+    result = {}
 
     def ask(name):
-        if name not in found:
-            found[name] = {}
+        if name not in result:
+            result[name] = {}
             for kind, probe in probes.items():
                 if probe.moves and not instruments[name].of_motion:
-                    found[name][kind] = "it has no steps to remember"
+                    result[name][kind] = "it has no steps to remember"
                     continue
                 try:
                     with undamped.plain_loops():  # nobody waits for a compiler
-                        found[name][kind] = instruments[name].measure(probe)
+                        result[name][kind] = instruments[name].measure(probe)
                 except (OptionError, ShapeError) as reason:
-                    found[name][kind] = str(reason)
-        return found[name]
+                    result[name][kind] = str(reason)
+        return result[name]
 
     return ask
 
@@ -105,11 +105,11 @@ def measured(probes):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(instruments))
 def test_it_measures_some_small_model_and_gives_its_reason_for_the_others(name, measured):
-    found = measured(name)
-    results = [result for result in found.values() if isinstance(result, Result)]
+    actual = measured(name)
+    results = [result for result in actual.values() if isinstance(result, Result)]
     assert results
     assert all(type(result) is instruments[name] for result in results)
-    assert all(len(reason) > 10 for reason in found.values() if isinstance(reason, str))
+    assert all(len(reason) > 10 for reason in actual.values() if isinstance(reason, str))
 
 
 @pytest.mark.slow
@@ -141,8 +141,8 @@ def test_its_numbers_are_valid_json(name, measured):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(instruments))
 def test_a_page_and_the_command_line_show_it(name, measured):
-    found = {k: r for k, r in measured(name).items() if isinstance(r, Result)}
-    shown = [report.ModelReport(kind, "x", results={name: r}) for kind, r in found.items()]
+    result = {k: r for k, r in measured(name).items() if isinstance(r, Result)}
+    shown = [report.ModelReport(kind, "x", results={name: r}) for kind, r in result.items()]
     page = report.page(shown)
     assert f'id="plot-{name}"' in page or f'id="h-table-{name}"' in page
     assert all(name in one.to_dict() for one in shown)
@@ -168,8 +168,8 @@ def test_the_instrument_that_the_docs_build_is_one_file(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     isolate(monkeypatch, instruments)
     importlib.import_module("weights_of_the_docs")
-    found = report.diagnose(undamped.nn.RNN(2, 3), 20, measured=["weight_sizes", "attention"])
-    assert found.results["weight_sizes"].sentence.startswith("The largest")
-    assert "no attention" in found.left_out["attention"]
-    assert 'id="plot-weight_sizes"' in report.page([found])
+    result = report.diagnose(undamped.nn.RNN(2, 3), 20, measured=["weight_sizes", "attention"])
+    assert result.results["weight_sizes"].sentence.startswith("The largest")
+    assert "no attention" in result.left_out["attention"]
+    assert 'id="plot-weight_sizes"' in report.page([result])
     assert describe_entry("weight_sizes", instruments)["question"] == "How large are the weights?"

@@ -174,8 +174,8 @@ def test_plain_loops_can_be_differentiated_twice(name):
         loss = net(leaf)[0].square().sum()
     (gradient,) = torch.autograd.grad(loss, leaf, create_graph=True)
     torch.testing.assert_close(gradient, slope(x), rtol=1e-9, atol=1e-9)
-    (found,) = torch.autograd.grad((gradient * direction).sum(), leaf)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    (result,) = torch.autograd.grad((gradient * direction).sum(), leaf)
+    torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-6)
 
 
 @every

@@ -75,10 +75,10 @@ def build(name, **options):
     if name in WHOLE:
         return small_whole(name, **options)
     known = options_of(models[name])
-    wanted = {"input_size": 9 if "colours" in known else 2, "output_size": 2}
+    expected = {"input_size": 9 if "colours" in known else 2, "output_size": 2}
     if name in STAMPED:
-        wanted["hidden_size"] = 6
-    return undamped.build(name, **{k: v for k, v in wanted.items() if k in known}, **options)
+        expected["hidden_size"] = 6
+    return undamped.build(name, **{k: v for k, v in expected.items() if k in known}, **options)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -86,8 +86,8 @@ def build(name, **options):
 def test_promises_of_cells_are_kept(name, seed):
     torch.manual_seed(seed)
     net = undamped.build(name, input_size=3, hidden_size=6)
-    for found in measure(net.cell(0), seed=seed):
-        assert found.holds, found.to_dict()
+    for result in measure(net.cell(0), seed=seed):
+        assert result.holds, result.to_dict()
 
 
 @pytest.mark.slow
@@ -97,9 +97,9 @@ def test_promises_of_cells_are_kept(name, seed):
 def test_promises_of_other_models_are_kept(name, options):
     torch.manual_seed(0)
     model = build(name, **options)
-    found = measure(model)
-    assert [m.promise for m in found] == list(model.promises)
-    for each in found:
+    result = measure(model)
+    assert [m.promise for m in result] == list(model.promises)
+    for each in result:
         assert each.holds, each.to_dict()
 
 
@@ -107,8 +107,8 @@ def test_promises_of_other_models_are_kept(name, options):
 def test_promises_of_solvers_are_kept(name):
     options = [{"base": base} for base in ("midpoint", "rk4")] if name == "hyper" else []
     for each in [{}, *options]:
-        for found in measure(solvers[name](**each)):
-            assert found.holds, found.to_dict()
+        for result in measure(solvers[name](**each)):
+            assert result.holds, result.to_dict()
 
 
 def test_a_method_that_only_turns_fast_modes_around_would_not_pass():
@@ -121,20 +121,20 @@ def test_a_method_that_only_turns_fast_modes_around_would_not_pass():
 
 
 def classes():
-    found = {}
+    result = {}
     for module in pkgutil.walk_packages(undamped.__path__, "undamped."):
         if module.name.split(".")[1] in ("nn", "ode", "models"):
             for each in vars(importlib.import_module(module.name)).values():
                 if inspect.isclass(each) and each.__module__.startswith("undamped."):
-                    found[f"{each.__module__}.{each.__qualname__}"] = each
-    return found
+                    result[f"{each.__module__}.{each.__qualname__}"] = each
+    return result
 
 
 def test_a_promise_in_words_is_declared_too():
     in_words = {}
     for name, each in classes().items():
-        said = sections(each).get("Promise", "") if vars(each).get("__doc__") else ""
-        if said and not said.startswith("None"):
+        output = sections(each).get("Promise", "") if vars(each).get("__doc__") else ""
+        if output and not output.startswith("None"):
             in_words[name] = getattr(getattr(each, "cell_class", each), "promises", ())
     assert len(in_words) > 30
     undeclared = {name for name, declared in in_words.items() if not declared}

@@ -52,12 +52,12 @@ def drawn(shapes, dtype=torch.float64):
 def test_values_and_gradients_are_torchs(part):
     ours, theirs, shapes = PARTS[part]
     inputs = drawn(shapes)
-    given, wanted = ours(*inputs), theirs(*inputs)
-    torch.testing.assert_close(given, wanted, rtol=1e-12, atol=1e-12)
+    given, reference = ours(*inputs), theirs(*inputs)
+    torch.testing.assert_close(given, reference, rtol=1e-12, atol=1e-12)
     weights = torch.randn_like(given)
-    found = torch.autograd.grad(given, inputs, weights)
-    expected = torch.autograd.grad(wanted, inputs, weights)
-    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
+    result = torch.autograd.grad(given, inputs, weights)
+    expected = torch.autograd.grad(reference, inputs, weights)
+    torch.testing.assert_close(result, expected, rtol=1e-11, atol=1e-11)
     assert torch.autograd.gradcheck(ours, inputs)
 
 
@@ -66,13 +66,13 @@ def test_many_rows_in_single_precision(part):
     ours, theirs, shapes = PARTS[part]
     long = [(3000, *shape[1:]) if len(shape) == 3 else shape for shape in shapes]
     inputs = drawn(long, torch.float32)
-    given, wanted = ours(*inputs), theirs(*inputs)
-    torch.testing.assert_close(given, wanted, rtol=1e-5, atol=1e-5)
+    given, reference = ours(*inputs), theirs(*inputs)
+    torch.testing.assert_close(given, reference, rtol=1e-5, atol=1e-5)
     weights = torch.randn_like(given)
-    found = torch.autograd.grad(given, inputs, weights)
+    result = torch.autograd.grad(given, inputs, weights)
     exact = [one.detach().double().requires_grad_() for one in inputs]
     expected = torch.autograd.grad(theirs(*exact), exact, weights.double())
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(result, expected, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4 * float(other.std()))
 
 
@@ -106,12 +106,12 @@ def test_second_derivatives_are_refused_or_plain(part):
 def test_one_of_the_two_is_enough():
     (e,) = drawn([(4, 3, 7)])
     v, same = row_norm(e, EPSILON)
-    (alone,) = torch.autograd.grad(same.square().sum(), e, retain_graph=True)
-    torch.testing.assert_close(alone, 2 * e)
+    (separate,) = torch.autograd.grad(same.square().sum(), e, retain_graph=True)
+    torch.testing.assert_close(separate, 2 * e)
     weights = torch.randn_like(v)
-    (found,) = torch.autograd.grad(v, e, weights)
+    (result,) = torch.autograd.grad(v, e, weights)
     (expected,) = torch.autograd.grad(F.layer_norm(e, (7,), eps=EPSILON), e, weights)
-    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(result, expected, rtol=1e-11, atol=1e-11)
 
 
 def test_a_row_of_equal_numbers():

@@ -11,7 +11,7 @@ from numba.extending import get_cython_function_address
 import undamped
 from undamped.kernels.coupled import compiled_pass
 from undamped.kernels.shared.gemm import NAMES, multiply, product_address
-from undamped.kernels.shared.pointers import at_step, strided, without_gaps
+from undamped.kernels.shared.pointers import at_step, contiguous_rows, strided
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13}
 
@@ -37,12 +37,12 @@ def test_a_product_is_what_numpy_says(
     rows, matrix, out = (
         torch.randn(shape, generator=generator, dtype=dtype).numpy() for shape in shapes
     )
-    wanted = rows.astype(float) @ matrix.astype(float)
+    expected = rows.astype(float) @ matrix.astype(float)
     for keep in (True, False):
-        found = out.copy() if keep else np.full_like(out, np.nan)
-        written(address(dtype), rows, matrix, found, keep)
-        total = wanted + out if keep else wanted
-        np.testing.assert_allclose(found, total, rtol=TOLERANCE[dtype], atol=10 * TOLERANCE[dtype])
+        result = out.copy() if keep else np.full_like(out, np.nan)
+        written(address(dtype), rows, matrix, result, keep)
+        total = expected + out if keep else expected
+        np.testing.assert_allclose(result, total, rtol=TOLERANCE[dtype], atol=10 * TOLERANCE[dtype])
 
 
 @pytest.mark.slow
@@ -51,19 +51,19 @@ def test_networks_give_the_same_by_scipys_product(monkeypatch: pytest.MonkeyPatc
     x = torch.randn(20, 5, 3, dtype=torch.float64)
     for kind in (undamped.nn.LSTM, undamped.nn.FastRNN, undamped.nn.IncrementalRNN):
         net = kind(3, 8).double()
-        found = []
+        result = []
         for address in (product_address, scipy_address):
             monkeypatch.setattr(compiled_pass, "product_address", address)
             net.zero_grad()
             output, _ = net(x)
             output.pow(2).sum().backward()
-            found.append((output, [part.grad for part in net.parameters()]))
-        torch.testing.assert_close(found[0], found[1], rtol=1e-11, atol=1e-12)
+            result.append((output, [part.grad for part in net.parameters()]))
+        torch.testing.assert_close(result[0], result[1], rtol=1e-11, atol=1e-12)
 
 
 def test_pages_of_a_share_of_the_batch() -> None:
-    whole = torch.arange(2 * 6 * 3, dtype=torch.float64).reshape(2, 6, 3)
-    share = whole[:, 2:4]
+    full = torch.arange(2 * 6 * 3, dtype=torch.float64).reshape(2, 6, 3)
+    share = full[:, 2:4]
     like = np.empty(0)
 
     @njit
@@ -71,9 +71,9 @@ def test_pages_of_a_share_of_the_batch() -> None:
         return at_step(array, 1, like).copy()
 
     np.testing.assert_array_equal(second(strided(share), like), share[1].numpy())
-    assert without_gaps(share) is share
-    for gaps in (whole[:, :, :2], whole[:, :, :1].expand(2, 6, 3), whole.transpose(1, 2)):
-        copied = without_gaps(gaps)
+    assert contiguous_rows(share) is share
+    for gaps in (full[:, :, :2], full[:, :, :1].expand(2, 6, 3), full.transpose(1, 2)):
+        copied = contiguous_rows(gaps)
         assert copied.is_contiguous() and torch.equal(copied, gaps)
 
 
@@ -82,5 +82,5 @@ def test_python_cannot_call_what_is_part_of_a_loop() -> None:
     for _ in range(2):  # whether it was compiled before or not
         with pytest.raises(NotImplementedError):
             multiply(product_address(torch.float64), rows, rows, rows.copy(), False)
-    written(product_address(torch.float64), rows, rows, found := rows.copy(), False)
-    np.testing.assert_array_equal(found, [[2, 2], [2, 2]])
+    written(product_address(torch.float64), rows, rows, result := rows.copy(), False)
+    np.testing.assert_array_equal(result, [[2, 2], [2, 2]])

@@ -148,7 +148,7 @@ def test_shares_of_the_batch_give_what_the_whole_gives(name, ragged):
     x = torch.randn(40, 17, 3, dtype=torch.float64).requires_grad_(True)
     state = state_of(cell, 17)
     lengths = torch.arange(17) * 2 + 5 if ragged else None
-    whole = everything(cell.scan, cell, x, state, lengths)
+    full = everything(cell.scan, cell, x, state, lengths)
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -156,5 +156,5 @@ def test_shares_of_the_batch_give_what_the_whole_gives(name, ragged):
             shares = everything(cell.scan, cell, x, state, lengths)
     finally:
         torch.set_num_threads(threads)
-    for one, two in zip(shares, whole, strict=True):
+    for one, two in zip(shares, full, strict=True):
         torch.testing.assert_close(one, two)

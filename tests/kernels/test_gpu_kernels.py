@@ -60,9 +60,9 @@ def test_a_kernel_compiles_for_a_card_that_is_not_here(target, tmp_path, monkeyp
     from undamped.lab.benchmarks import gpu_kernels as gpu_targets
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    (found,) = [each for each in gpu_targets.variants() if each[0] == "oscillator_backward"]
-    name, kernel, chosen = found
-    answer = gpu_targets.compiled_for(target, kernel, chosen)
+    (result,) = [each for each in gpu_targets.variants() if each[0] == "oscillator_backward"]
+    name, kernel, choice = result
+    answer = gpu_targets.compiled_for(target, kernel, choice)
     read = gpu_targets.measured(name, target, answer)
     assert 16 <= read.registers <= 255
     assert read.spilled == 0
@@ -77,9 +77,9 @@ def test_every_variant_is_told_everything_it_is_compiled_for():
     from undamped.lab.benchmarks.gpu_kernels import variants
 
     names = []
-    for name, kernel, chosen in variants():
+    for name, kernel, choice in variants():
         flags = {argument for argument in kernel.arg_names if argument.isupper()}
-        assert set(chosen) | {"LENGTHS"} == flags, name
+        assert set(choice) | {"LENGTHS"} == flags, name
         names.append(name)
     assert len(set(names)) == len(names) == 40
 
@@ -91,7 +91,7 @@ def on_a_card(kind=torch.float32):
 
 
 def test_triton_is_picked_for_tensors_on_a_gpu(monkeypatch):
-    monkeypatch.setattr(dispatch, "triton_is_there", lambda: True)
+    monkeypatch.setattr(dispatch, "has_triton", lambda: True)
     assert dispatch.implementation(on_a_card(), on_a_card(), gpu=True) == "triton"
     assert dispatch.on_gpu(on_a_card())
     assert dispatch.implementation(on_a_card()) == "reference"  # whoever has kernels says so
@@ -103,15 +103,15 @@ def test_triton_is_picked_for_tensors_on_a_gpu(monkeypatch):
 
 
 def test_without_triton_a_gpu_says_once_that_it_is_slow(monkeypatch):
-    monkeypatch.setattr(dispatch, "triton_is_there", lambda: False)
-    dispatch.say_that_it_is_slow.cache_clear()
+    monkeypatch.setattr(dispatch, "has_triton", lambda: False)
+    dispatch.warn_about_slow_loop.cache_clear()
     with pytest.warns(dispatch.SlowLoopWarning, match=r"pip install 'undamped\[gpu\]'"):
         assert dispatch.implementation(on_a_card(), gpu=True) == "reference"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert dispatch.implementation(on_a_card(), gpu=True) == "reference"
         assert dispatch.implementation(on_a_card()) == "reference"
-    dispatch.say_that_it_is_slow.cache_clear()
+    dispatch.warn_about_slow_loop.cache_clear()
 
 
 @pytest.mark.parametrize("way", ["", "_backward"])
@@ -145,7 +145,7 @@ def test_the_benchmark_prints_its_checks(monkeypatch):
     assert "NOT within 1e-05" in result.markdown()
     assert "| forward | 40 / 0 / 768 / 9000 | 40 / 0 / 768 / 9000 |" in result.markdown()
     assert result.to_dict()["spilled_bytes"] == 0
-    monkeypatch.setattr(gpu_kernels, "triton_is_there", lambda: True)
+    monkeypatch.setattr(gpu_kernels, "has_triton", lambda: True)
     for words, bad in (("steps", {"steps": "7,x"}), ("targets", {"targets": "a100"})):
         with pytest.raises(undamped._base.errors.OptionError, match=words):
             gpu_kernels.run(**bad)

@@ -51,9 +51,9 @@ def test_agrees_with_the_equation(steps, batch, hidden, nonlinearity, single, un
     lengths = 1 + torch.arange(batch) * steps // (batch + 1) if uneven else None
     got = independent_scan(projected, weight, state, nonlinearity, lengths)
     arrays = [t.double().numpy() for t in (projected, weight, state)]
-    want = oracle(*arrays, SQUASH[nonlinearity], lengths)
+    expected = oracle(*arrays, SQUASH[nonlinearity], lengths)
     tolerance = 1e-4 if single else 1e-12
-    for a, b in zip(got, want, strict=True):
+    for a, b in zip(got, expected, strict=True):
         np.testing.assert_allclose(a.double().numpy(), b, rtol=tolerance, atol=tolerance)
 
 
@@ -86,10 +86,10 @@ def test_single_precision_gradients_agree_with_the_plain_loop():
         outputs, last = scan(projected, weight, state, "tanh", torch.tensor([50, 3, 20]))
         return torch.autograd.grad((outputs**2).sum() + last.sum(), (projected, weight, state))
 
-    for got, want in zip(
+    for got, expected in zip(
         gradients(independent_scan), gradients(reference_independent_scan), strict=True
     ):
-        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
 def layer_inputs(dtype=torch.float64, steps=7, batch=3, features=2, hidden=5):
@@ -105,10 +105,10 @@ def test_a_layer_agrees_with_the_equation(chunk, nonlinearity, lengths):
     inputs = layer_inputs()
     ends = None if lengths is None else torch.tensor(lengths)
     x, matrix, bias, weight, state = (t.detach().numpy() for t in inputs)
-    want = oracle(x @ matrix.T + bias, weight, state, SQUASH[nonlinearity], lengths)
+    expected = oracle(x @ matrix.T + bias, weight, state, SQUASH[nonlinearity], lengths)
     with kernel_limits(chunk_steps=chunk):
         got = independent_layer(*inputs, nonlinearity, ends)
-        for a, b in zip(got, want, strict=True):
+        for a, b in zip(got, expected, strict=True):
             np.testing.assert_allclose(a.detach().numpy(), b, rtol=1e-12, atol=1e-12)
         check = torch.autograd.gradcheck
         assert check(lambda *t: independent_layer(*t, nonlinearity, ends), inputs)
@@ -140,16 +140,16 @@ def test_short_layers(steps):
     inputs = layer_inputs(steps=steps)
     outputs, last = independent_layer(*inputs)
     assert outputs.shape == (steps, 3, 5)
-    found = torch.autograd.grad(outputs.sum() + last.sum(), inputs)
-    assert all(g.shape == t.shape for g, t in zip(found, inputs, strict=True))
+    result = torch.autograd.grad(outputs.sum() + last.sum(), inputs)
+    assert all(g.shape == t.shape for g, t in zip(result, inputs, strict=True))
 
 
 def test_memory_is_aligned_and_of_the_right_kind():
     for shape, dtype in (((3, 5), torch.float64), ((1200, 1001), torch.float32), ((0, 4), None)):
         like = torch.zeros(1, dtype=dtype)
-        found = empty(shape, like)
-        assert found.shape == shape and found.dtype == like.dtype and found.is_contiguous()
-        assert found.data_ptr() % 64 == 0
+        result = empty(shape, like)
+        assert result.shape == shape and result.dtype == like.dtype and result.is_contiguous()
+        assert result.data_ptr() % 64 == 0
     strided = torch.randn(3000, 1024)[:, ::2]
     copy = contiguous_copy(strided)
     assert torch.equal(copy, strided) and copy.is_contiguous()

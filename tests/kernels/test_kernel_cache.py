@@ -23,11 +23,11 @@ RUN = (
 
 def run(folder: Path) -> str:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=True
     )
-    assert found.stderr == "", "progress is for terminals"
-    return found.stdout
+    assert result.stderr == "", "progress is for terminals"
+    return result.stdout
 
 
 def twice(x):
@@ -39,14 +39,14 @@ def twice(x):
 def test_a_damaged_file_is_replaced(tmp_path, monkeypatch, ending, left):
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     assert jit.njit(cache=True)(twice)(2.0) == 4.0
-    whole = {path: path.read_bytes() for path in tmp_path.rglob(f"*.{ending}")}
-    assert whole
-    for path, content in whole.items():
+    full = {path: path.read_bytes() for path in tmp_path.rglob(f"*.{ending}")}
+    assert full
+    for path, content in full.items():
         path.write_bytes(content[:left])
     assert jit.njit(cache=True)(twice)(2.0) == 4.0
     assert all(len(path.read_bytes()) > left for path in tmp_path.rglob(f"*.{ending}"))
-    again = jit.njit(cache=True)(twice)
-    assert again(2.0) == 4.0 and sum(again.stats.cache_hits.values()) == 1
+    repeated = jit.njit(cache=True)(twice)
+    assert repeated(2.0) == 4.0 and sum(repeated.stats.cache_hits.values()) == 1
 
 
 @pytest.mark.process

@@ -58,11 +58,11 @@ def oracle(inputs, coefficients, state, lengths=None):
 def test_agrees_with_the_equation(form, per_step, lengths):
     inputs = arguments(form, per_step)
     ends = None if lengths is None else torch.tensor(lengths)
-    want = oracle(*(t.detach().numpy() for t in inputs), lengths)
+    expected = oracle(*(t.detach().numpy() for t in inputs), lengths)
     for context in (torch.no_grad(), undamped.plain_loops()):
         with context:
             got = linear_scan(*inputs, ends)
-        for a, b in zip(got, want, strict=True):
+        for a, b in zip(got, expected, strict=True):
             np.testing.assert_allclose(a.detach().numpy(), b, rtol=1e-12, atol=1e-12)
 
 
@@ -103,20 +103,20 @@ def test_single_precision_over_many_columns(form, per_step):
 
     kinds = [torch.complex128 if t.is_complex() else torch.float64 for t in inputs]
     double = [t.detach().to(kind).requires_grad_() for t, kind in zip(inputs, kinds, strict=True)]
-    for got, want in zip(gradients(inputs), gradients(double), strict=True):
-        torch.testing.assert_close(got.to(want.dtype), want, rtol=2e-4, atol=2e-4)
+    for got, expected in zip(gradients(inputs), gradients(double), strict=True):
+        torch.testing.assert_close(got.to(expected.dtype), expected, rtol=2e-4, atol=2e-4)
 
 
 @forms
 def test_pieces_have_the_bits_of_the_whole(form):
     inputs, coefficients, state = arguments(form, False, torch.float32, 40, 3, 33)
     with torch.no_grad():
-        whole, last = linear_scan(inputs, coefficients, state)
+        full, last = linear_scan(inputs, coefficients, state)
         outputs = []
         for piece in (inputs[:1], inputs[1:17], *inputs[17:].split(1)):
             output, state = linear_scan(piece, coefficients, state)
             outputs.append(output)
-    assert torch.equal(torch.cat(outputs), whole) and torch.equal(state, last)
+    assert torch.equal(torch.cat(outputs), full) and torch.equal(state, last)
 
 
 def test_what_lies_beyond_an_end_is_not_looked_at():
@@ -125,8 +125,8 @@ def test_what_lies_beyond_an_end_is_not_looked_at():
         inputs[0][2:, 1] = torch.nan
         inputs[1][2:, 1] = torch.nan
     outputs, last = linear_scan(*inputs, torch.tensor([7, 2, 7]))
-    found = torch.autograd.grad(outputs.sum() + last.sum(), inputs)
-    assert all(part.isfinite().all() for part in (outputs, last, *found))
+    result = torch.autograd.grad(outputs.sum() + last.sum(), inputs)
+    assert all(part.isfinite().all() for part in (outputs, last, *result))
 
 
 @pytest.mark.slow
@@ -155,8 +155,8 @@ def test_no_steps_and_no_sequences():
         inputs = arguments("pairs", False, steps=steps, batch=batch)
         outputs, last = linear_scan(*inputs)
         assert outputs.shape == (steps, batch, 4, 2)
-        found = torch.autograd.grad(outputs.sum() + last.sum(), inputs)
-        assert all(g.shape == t.shape for g, t in zip(found, inputs, strict=True))
+        result = torch.autograd.grad(outputs.sum() + last.sum(), inputs)
+        assert all(g.shape == t.shape for g, t in zip(result, inputs, strict=True))
 
 
 # Oscillators
@@ -200,9 +200,9 @@ def test_oscillators_are_their_equation(damped, several, ended):
 
     numbers = [np.ones(4) if a is None else a.detach().numpy()]
     numbers += [t.detach().numpy() for t in (k, f, s, *state)]
-    want = oscillator_oracle(inputs.detach().numpy(), *numbers, lengths)
+    reference = oscillator_oracle(inputs.detach().numpy(), *numbers, lengths)
     together = torch.stack([k if a is None else a, k, f, s]).detach().requires_grad_()
-    for got, expected in zip(run(inputs, together, *state), want, strict=True):
+    for got, expected in zip(run(inputs, together, *state), reference, strict=True):
         np.testing.assert_allclose(got.detach().numpy(), expected, rtol=1e-12, atol=1e-12)
     assert torch.autograd.gradcheck(run, (inputs, together, *state), fast_mode=several)
 
@@ -224,20 +224,20 @@ def test_long_oscillations_in_single_precision(damped):
         outputs, _ = linear_oscillator_scan(u, a, k, s, s, start)
         return torch.autograd.grad(outputs.square().mean(), (*numbers, inputs))
 
-    for got, want in zip(gradients(torch.float32), gradients(torch.float64), strict=True):
-        error = torch.linalg.norm(got - want) / torch.linalg.norm(want)
+    for got, expected in zip(gradients(torch.float32), gradients(torch.float64), strict=True):
+        error = torch.linalg.norm(got - expected) / torch.linalg.norm(expected)
         assert error < 3e-3
 
 
 def test_pieces_of_oscillations_have_the_bits_of_the_whole():
     inputs, numbers, _, state = oscillators(torch.float32, 30, 3, 33)
     with torch.no_grad():
-        whole, last = linear_oscillator_scan(inputs, *numbers, tuple(state))
+        full, last = linear_oscillator_scan(inputs, *numbers, tuple(state))
         outputs, state = [], tuple(state)
         for piece in (inputs[:13], *inputs[13:].split(1)):
             output, state = linear_oscillator_scan(piece, *numbers, state)
             outputs.append(output)
-    assert torch.equal(torch.cat(outputs), whole)
+    assert torch.equal(torch.cat(outputs), full)
     assert all(torch.equal(a, b) for a, b in zip(state, last, strict=True))
 
 

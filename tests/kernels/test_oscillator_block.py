@@ -31,8 +31,8 @@ def passes(monkeypatch):
 
 def build(name="linoss", dtype=torch.float64, **options):
     torch.manual_seed(0)
-    chosen = {"input_size": 3, "hidden_size": 5, "block": "layer-norm", **options}
-    return undamped.build(name, **chosen).to(dtype).train()
+    choice = {"input_size": 3, "hidden_size": 5, "block": "layer-norm", **options}
+    return undamped.build(name, **choice).to(dtype).train()
 
 
 def drawn(net, dtype, steps=8, batch=5):
@@ -83,22 +83,22 @@ def test_the_compiled_pass_is_the_block(
     net = build(name, dtype, **options)
     x, state = drawn(net, dtype)
     ends = None if lengths is None else torch.tensor(lengths)
-    found = everything(net, x, state, ends)
+    result = everything(net, x, state, ends)
     assert len(passes) == 1
     with monkeypatch.context() as patch:
         patch.setattr(LinearOscillators, "_block_scan", Cell._block_scan)
-        wanted = everything(net, x, state, ends)
+        expected = everything(net, x, state, ends)
     assert len(passes) == 1
-    alike(found, wanted, 1e-12 if dtype == torch.float64 else 2e-5)
+    alike(result, expected, 1e-12 if dtype == torch.float64 else 2e-5)
 
 
 @pytest.mark.parametrize("told", [(0,), (1,), (2,), (3, 4)])
 def test_each_result_has_its_own_gradient(told, small_tiles, monkeypatch):
     net = build(dropout=0.3)
     x, state = drawn(net, torch.float64)
-    found = everything(net, x, state, None, told)
+    result = everything(net, x, state, None, told)
     monkeypatch.setattr(LinearOscillators, "_block_scan", Cell._block_scan)
-    alike(found, everything(net, x, state, None, told), 1e-12)
+    alike(result, everything(net, x, state, None, told), 1e-12)
 
 
 def test_gradients_are_those_of_differences(small_tiles):

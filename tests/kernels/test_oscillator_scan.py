@@ -89,9 +89,9 @@ def test_agrees_with_the_equations(steps, batch, hidden, alpha, single, uneven):
     arrays = [t.double().numpy() for t in (projected, weight, step)]
     expected = oracle(*arrays, alpha, *[t.double().numpy() for t in state], lengths)
     tolerance = 2e-4 if single else 1e-10
-    for got, want in zip((positions, y, z), expected, strict=True):
+    for got, reference in zip((positions, y, z), expected, strict=True):
         assert got.dtype == dtype
-        np.testing.assert_allclose(got.double().numpy(), want, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(got.double().numpy(), reference, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 2.0])
@@ -120,11 +120,11 @@ def test_gradients_agree_with_the_plain_loop_over_several_pieces(dtype):
         return torch.autograd.grad((positions**2).sum() + (a * b).sum(), inputs)
 
     tolerance = 5e-4 if dtype == torch.float32 else 1e-9
-    for got, want in zip(
+    for got, expected in zip(
         gradients(oscillator_scan), gradients(reference_oscillator_scan), strict=True
     ):
         torch.testing.assert_close(
-            got, want, rtol=tolerance, atol=tolerance * float(want.abs().max())
+            got, expected, rtol=tolerance, atol=tolerance * float(expected.abs().max())
         )
 
 

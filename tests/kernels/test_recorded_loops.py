@@ -42,7 +42,7 @@ def parts(value):
 @pytest.fixture
 def no_kernels(monkeypatch):
     """As on a GPU, where the CPU's kernels cannot run."""
-    monkeypatch.setattr("undamped.kernels.dispatch._alike", lambda tensors: False)
+    monkeypatch.setattr("undamped.kernels.dispatch._supported", lambda tensors: False)
 
 
 def results(net, x, lengths):
@@ -78,10 +78,10 @@ def test_recordings_give_what_the_plain_loop_gives(name, ragged, no_kernels):
     net, x = build(name), torch.randn(STEPS, 2, 3, dtype=torch.float64)
     lengths = torch.tensor([STEPS, 6]) if ragged else None
     with undamped.plain_loops():
-        wanted = results(net, x, lengths)
+        expected = results(net, x, lengths)
     with recorded_by(Repeated()):
         for _ in range(2):  # the second time from what was recorded
-            torch.testing.assert_close(results(net, x, lengths), wanted)
+            torch.testing.assert_close(results(net, x, lengths), expected)
     for count in recorded(net):
         assert count <= 1
 
@@ -107,9 +107,9 @@ def test_a_recording_follows_parameters_and_numbers(no_kernels):
 
     def same():
         with undamped.plain_loops():
-            wanted = net(x)[0]
+            expected = net(x)[0]
         with recorded_by(Repeated()):
-            torch.testing.assert_close(net(x)[0], wanted)
+            torch.testing.assert_close(net(x)[0], expected)
 
     same()
     with torch.no_grad():
@@ -131,21 +131,21 @@ def test_what_cannot_be_recorded_runs_step_by_step_and_says_so(no_kernels):
 
     net, x = build("cornn"), torch.randn(STEPS, 2, 3, dtype=torch.float64)
     with undamped.plain_loops():
-        wanted = net(x)[0]
+        expected = net(x)[0]
     with recorded_by(Broken()):
         with pytest.warns(RecordingWarning, match="one by one"):
-            torch.testing.assert_close(net(x)[0], wanted)
-        torch.testing.assert_close(net(x)[0], wanted)  # once is enough
+            torch.testing.assert_close(net(x)[0], expected)
+        torch.testing.assert_close(net(x)[0], expected)  # once is enough
 
 
 def test_what_was_recorded_for_inference_trains_too(no_kernels):
     net, x = build("cornn"), torch.randn(STEPS, 2, 3, dtype=torch.float64)
     with undamped.plain_loops():
-        wanted = results(net, x, None)
+        expected = results(net, x, None)
     with recorded_by(Repeated()):
         with torch.inference_mode():
-            torch.testing.assert_close(net(x)[0], wanted[0].detach())
-        torch.testing.assert_close(results(net, x, None), wanted)
+            torch.testing.assert_close(net(x)[0], expected[0].detach())
+        torch.testing.assert_close(results(net, x, None), expected)
     assert recorded(net) == [1]
 
 
@@ -161,6 +161,6 @@ def test_two_passes_before_their_backward_passes(no_kernels):
         return [p.grad for p in net.parameters()]
 
     with undamped.plain_loops():
-        wanted = gradient()
+        expected = gradient()
     with recorded_by(Repeated()):
-        torch.testing.assert_close(gradient(), wanted)
+        torch.testing.assert_close(gradient(), expected)

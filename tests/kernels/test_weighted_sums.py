@@ -34,12 +34,12 @@ def sums_of(y: torch.Tensor, taken: list[torch.Tensor]) -> WeightedSums:
 def test_a_sum_is_what_numpy_says(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     y, *taken = stages(shape, dtype)
     weights = np.array([0.3, 0.0, -1.5, 0.25])
-    found = sums_of(y, taken).add(0.1, weights)
-    wanted = y.double().numpy() + 0.1 * sum(
+    result = sums_of(y, taken).add(0.1, weights)
+    expected = y.double().numpy() + 0.1 * sum(
         w * k.double().numpy() for w, k in zip(weights, taken, strict=True)
     )
-    assert found.shape == y.shape and found.dtype == dtype
-    np.testing.assert_allclose(found.numpy(), wanted, rtol=TYPES[dtype], atol=TYPES[dtype])
+    assert result.shape == y.shape and result.dtype == dtype
+    np.testing.assert_allclose(result.numpy(), expected, rtol=TYPES[dtype], atol=TYPES[dtype])
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -49,14 +49,14 @@ def test_an_error_norm_is_what_numpy_says(
 ) -> None:
     y, y1, *taken = stages(shape, dtype)
     weights, rtol, atol = np.array([0.3, 0.0, -1.5]), 1e-2, 1e-3
-    found = sums_of(y, taken).error(y1, 0.1, weights, rtol, atol, size)
+    result = sums_of(y, taken).error(y1, 0.1, weights, rtol, atol, size)
     before, after, *ks = (part.double().numpy().reshape(-1)[:size] for part in (y, y1, *taken))
     error = 0.1 * sum(w * k for w, k in zip(weights, ks, strict=True))
     ratio = error / (atol + rtol * np.maximum(abs(before), abs(after)))
-    assert found == pytest.approx(np.sqrt(np.mean(ratio**2)), rel=10 * TYPES[dtype])
+    assert result == pytest.approx(np.sqrt(np.mean(ratio**2)), rel=10 * TYPES[dtype])
     norm = ErrorNorm(rtol, atol, leading=size)
     plain = norm(0.1 * (0.3 * taken[0] - 1.5 * taken[2]), y, y1)
-    assert found == pytest.approx(plain, rel=10 * TYPES[dtype])
+    assert result == pytest.approx(plain, rel=10 * TYPES[dtype])
 
 
 def test_threads_change_nothing() -> None:
@@ -113,7 +113,7 @@ def sometimes_with_gaps(t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def test_compiled_and_plain_sums_solve_alike(field: object, gradient: str) -> None:
     torch.manual_seed(0)
     y0 = torch.randn(5, 3, dtype=torch.float64)
-    found = []
+    result = []
     for plain in (False, True):
         leaf = y0.clone().requires_grad_()
         settings = {"rtol": 1e-6, "atol": 1e-8, "gradient": gradient}
@@ -124,8 +124,8 @@ def test_compiled_and_plain_sums_solve_alike(field: object, gradient: str) -> No
         else:
             solution = solve(field, leaf, [0.0, 0.3, 1.0], **settings)
             solution.final.sum().backward()
-        found.append((solution, leaf.grad))
-    (one, gradient_one), (other, gradient_other) = found
+        result.append((solution, leaf.grad))
+    (one, gradient_one), (other, gradient_other) = result
     assert one.evaluations == other.evaluations
     assert one.statistics.stiffness == pytest.approx(other.statistics.stiffness, rel=1e-9)
     torch.testing.assert_close(one.values, other.values, rtol=1e-13, atol=1e-13)

@@ -33,14 +33,14 @@ def test_chnn_is_the_projected_hamiltonian_field():
     one = np.eye(size)
     form = np.block([[0 * one, one], [-one, 0 * one]])
     given, _ = states(model)
-    wanted = []
+    expected = []
     for both in given.numpy():
         z = np.concatenate((both[:size], masses * both[size:]))
         free = form @ slope(energy, z)
         c = np.array([slope(lambda z, k=k: lengths(z, k), z) for k in range(4)]).T
         tied = free - form @ c @ np.linalg.solve(c.T @ form @ c, c.T @ free)
-        wanted.append(np.concatenate((tied[:size], tied[size:] / masses)))
-    compare(model.derivative(given), np.array(wanted))
+        expected.append(np.concatenate((tied[:size], tied[size:] / masses)))
+    compare(model.derivative(given), np.array(expected))
     compare(model.constraints(given)[:, 3], [lengths(np.concatenate((z[:4], masses * z[4:])), 3)
                                              for z in given.numpy()])  # fmt: skip
     assert torch.autograd.gradcheck(model.derivative, given.requires_grad_())
@@ -81,7 +81,7 @@ def test_links_teach_it_by_name_alone(tmp_path):
     )  # fmt: skip
     assert run.result["test"]["mse"] < run.result["chance"]["mse"]
     assert run.settings["task"]["options"]["coordinates"] == "plane"
-    for found in measure(run.model()):
-        assert found.holds, found.to_dict()
+    for result in measure(run.model()):
+        assert result.holds, result.to_dict()
     shape = undamped.lab.tasks.build("links", coordinates="plane").task_shape
     assert TaskShape.from_dict(json.loads(json.dumps(shape.to_dict()))) == shape

@@ -41,11 +41,11 @@ def test_the_inputs_are_those_of_the_formula(pendulum):
     states = torch.stack((angle.cos(), angle.sin(), w), 1)
     bowl = EnergyShaping(pendulum, [math.pi], position_gain=4.0, damping_gain=2.0)
     # V and g are known up to a factor of 0.4, and it does not matter.
-    wanted = GRAVITY * angle.sin() - 4.0 * (angle - math.pi) - 2.0 * w
-    torch.testing.assert_close(bowl(0.0, states)[:, 0], wanted)
+    expected = GRAVITY * angle.sin() - 4.0 * (angle - math.pi) - 2.0 * w
+    torch.testing.assert_close(bowl(0.0, states)[:, 0], expected)
     upside_down = EnergyShaping(pendulum, [math.pi], damping_gain=2.0, potential="inverted")
-    wanted = 2 * GRAVITY * angle.sin() - 2.0 * w
-    torch.testing.assert_close(upside_down(0.0, states)[:, 0], wanted)
+    expected = 2 * GRAVITY * angle.sin() - 2.0 * w
+    torch.testing.assert_close(upside_down(0.0, states)[:, 0], expected)
 
 
 @pytest.mark.parametrize("potential", ["quadratic", "inverted"])
@@ -64,8 +64,8 @@ def test_angles_go_the_shorter_way_round(pendulum):
     for angle in (math.pi - 0.1, -math.pi + 0.1):
         state = torch.tensor([[math.cos(angle), math.sin(angle), 0.0]]).double()
         away = -0.1 if angle > 0 else 0.1
-        wanted = GRAVITY * math.sin(angle) - 5.0 * away
-        assert control(0.0, state).item() == pytest.approx(wanted)
+        expected = GRAVITY * math.sin(angle) - 5.0 * away
+        assert control(0.0, state).item() == pytest.approx(expected)
 
 
 def test_momenta_work_too():
@@ -139,8 +139,8 @@ def test_the_inputs_of_a_lagrangian_are_those_of_the_formula():
         leaf = q.clone().requires_grad_()
         (slope,) = torch.autograd.grad(-model.field.lagrangian(leaf, still).sum(), leaf)
         control = EnergyShaping(model, [0.5, -0.5], position_gain=4.0, damping_gain=2.0)
-        wanted = slope - 4.0 * (q - torch.tensor([0.5, -0.5])) - 2.0 * v
-        torch.testing.assert_close(control(0.0, states), wanted)
+        expected = slope - 4.0 * (q - torch.tensor([0.5, -0.5])) - 2.0 * v
+        torch.testing.assert_close(control(0.0, states), expected)
 
 
 @pytest.mark.parametrize("kind", [undamped.models.DeLaN, undamped.models.LNN])

@@ -38,16 +38,16 @@ def test_a_film_is_made_of_positions_that_leapfrog(model):
 
     with torch.no_grad():
         mean, _ = model.encode(films)
-        found = model(Batch(films, target_times=torch.tensor([[0.0], [0.2]]).expand(2, 3)))
+        result = model(Batch(films, target_times=torch.tensor([[0.0], [0.2]]).expand(2, 3)))
         for sample in range(3):
             q, p = mean[sample, :2].numpy(), mean[sample, 2:].numpy()
             torch.testing.assert_close(
-                found[0, sample], model.decode(mean[sample : sample + 1, :2])[0]
+                result[0, sample], model.decode(mean[sample : sample + 1, :2])[0]
             )
             for _ in range(2):
                 q, p = leapfrog(velocity, force, q, p, 0.1)
-            wanted = model.decode(torch.from_numpy(q).unsqueeze(0))[0]
-            torch.testing.assert_close(found[1, sample], wanted)
+            expected = model.decode(torch.from_numpy(q).unsqueeze(0))[0]
+            torch.testing.assert_close(result[1, sample], expected)
 
 
 def test_training_draws_states_and_pays_for_what_it_knows(model):
@@ -92,11 +92,11 @@ def test_a_model_of_films_learns_and_is_tested_for_longer(tmp_path):
     )  # fmt: skip
     assert set(run.result["to t = 1.375"]) == {"loss", "mse", "angle_error", "valid_time"}
     assert run.metrics()[-1]["valid_loss"] < run.metrics()[0]["train_loss"]
-    found = films(run.model(), run.task(), film=2)
-    assert found.true.shape == found.predicted.shape == (12, 16, 16) and found.num_observed == 5
-    np.testing.assert_allclose(found.errors.mean(), run.result["to t = 1.375"]["mse"], rtol=1e-4)
-    found.save_figure(tmp_path / "film.png")
-    assert found.rows[0][0] == "0" and "frames from time 0 to 1.375" in found.layout.x
+    result = films(run.model(), run.task(), film=2)
+    assert result.true.shape == result.predicted.shape == (12, 16, 16) and result.num_observed == 5
+    np.testing.assert_allclose(result.errors.mean(), run.result["to t = 1.375"]["mse"], rtol=1e-4)
+    result.save_figure(tmp_path / "film.png")
+    assert result.rows[0][0] == "0" and "frames from time 0 to 1.375" in result.layout.x
 
 
 def test_films_that_do_not_fit_are_refused(model):

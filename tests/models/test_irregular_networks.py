@@ -85,8 +85,8 @@ def test_every_network_is_its_equation(name, options, missing):
     answers = net.at(states, times, lengths, asked.unsqueeze(1).expand(-1, 4), start)
     for b, n in enumerate(lengths.tolist()):
         parts = (part[:n, b].numpy() for part in (x.nan_to_num(99), times, seen))
-        wanted, ahead = ORACLES[name](*parts, net, asked.numpy())
-        np.testing.assert_allclose(outputs[:n, b].detach(), wanted, rtol=1e-9, atol=1e-10)
+        expected, ahead = ORACLES[name](*parts, net, asked.numpy())
+        np.testing.assert_allclose(outputs[:n, b].detach(), expected, rtol=1e-9, atol=1e-10)
         np.testing.assert_allclose(answers[:, b].detach(), ahead, rtol=1e-9, atol=1e-10)
         assert not outputs[n:, b].any()
         assert state[-1][b] == pytest.approx(times[n - 1, b])
@@ -108,8 +108,8 @@ def test_the_network_of_gru_ode_bayes_is_its_equation():
     answers = net.at(states, times, lengths, moments, net.initial_state(4))
     for b, n in enumerate(lengths.tolist()):
         parts = (part[:n, b].numpy() for part in (x.nan_to_num(99), times, seen))
-        wanted, ahead = bayes(*parts, net, asked)
-        np.testing.assert_allclose(outputs[:n, b].detach(), wanted, rtol=1e-9, atol=1e-10)
+        expected, ahead = bayes(*parts, net, asked)
+        np.testing.assert_allclose(outputs[:n, b].detach(), expected, rtol=1e-9, atol=1e-10)
         np.testing.assert_allclose(answers[:, b].detach(), ahead, rtol=1e-9, atol=1e-10)
 
 
@@ -151,38 +151,38 @@ def test_companions_padding_and_what_was_not_seen_change_nothing(name, options):
     net = build(name, missing=True, **options).float()
     x, times, seen, lengths = example()
     x = x.float()
-    whole, state = net(x, times, seen, lengths)
+    full, state = net(x, times, seen, lengths)
     order = torch.tensor([2, 0, 3, 1])
     mixed, _ = net(x[:, order], times[:, order], seen[:, order], lengths[order])
-    torch.testing.assert_close(mixed, whole[:, order], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(mixed, full[:, order], rtol=1e-6, atol=1e-6)
     for b, n in enumerate(lengths.tolist()):
-        alone, end = net(x[:n, b : b + 1], times[:n, b : b + 1], seen[:n, b : b + 1])
-        torch.testing.assert_close(alone[:, 0], whole[:n, b], rtol=1e-6, atol=1e-6)
+        separate, end = net(x[:n, b : b + 1], times[:n, b : b + 1], seen[:n, b : b + 1])
+        torch.testing.assert_close(separate[:, 0], full[:n, b], rtol=1e-6, atol=1e-6)
         for part, other in zip(end, state, strict=True):
             torch.testing.assert_close(part[0], other[b], rtol=1e-6, atol=1e-6)
     junk = x.clone()
     junk[4:, 1] = 1e9
     late, mask = times.clone(), seen.clone()
     late[4:, 1], mask[4:, 1] = torch.nan, True
-    torch.testing.assert_close(net(junk, late, mask, lengths)[0], whole, rtol=0, atol=0)
+    torch.testing.assert_close(net(junk, late, mask, lengths)[0], full, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("name", "options"), EVERY)
 def test_a_stream_answers_as_the_whole_sequence_does(name, options):
     net = build(name, missing=True, **options)
     x, times, seen, _ = example()
-    whole, final = net(x, times, seen)
+    full, final = net(x, times, seen)
     state, before = None, torch.zeros(4, dtype=torch.float64)
     for t in range(len(x)):
         output, state = net.step(x[t], state, times[t] - before, seen[t])
         before = times[t]
-        torch.testing.assert_close(output, whole[t])
+        torch.testing.assert_close(output, full[t])
     for part, other in zip(state, final, strict=True):
         torch.testing.assert_close(part, other)
     # In two parts, too.
     _, middle = net(x[:3], times[:3], seen[:3])
     rest, _ = net(x[3:], times[3:], seen[3:], state=middle)
-    torch.testing.assert_close(rest, whole[3:])
+    torch.testing.assert_close(rest, full[3:])
 
 
 def test_steps_without_times_are_a_usual_gap_apart():
@@ -249,7 +249,7 @@ def test_a_field_of_ones_own_and_any_solver():
 
     y = torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
     gaps = torch.tensor([0.5, 2.0], dtype=torch.float64)
-    wanted = torch.stack([gaps.cos(), gaps.sin()], -1)
+    expected = torch.stack([gaps.cos(), gaps.sin()], -1)
     for options, error in (
         ({"method": "dopri5", "tolerance": 1e-9}, 1e-7),
         ({"steps": 100}, 1e-8),
@@ -257,7 +257,7 @@ def test_a_field_of_ones_own_and_any_solver():
         ({"method": "implicit-midpoint", "steps": 100}, 1e-3),
     ):
         net = undamped.models.ODERNN(1, 2, cell="rnn", field=Turn(), **options).double()
-        torch.testing.assert_close(net.gap_flow(y, gaps), wanted, rtol=0, atol=error)
+        torch.testing.assert_close(net.gap_flow(y, gaps), expected, rtol=0, atol=error)
 
 
 @pytest.mark.slow
@@ -286,7 +286,7 @@ def test_neural_cde_agrees_with_torchcde():
                 def forward(self, t, z, net=net):
                     return net.matrix(z)
 
-            found = torchcde.cdeint(
+            result = torchcde.cdeint(
                 curve,
                 Field(),
                 net.enter(own[:, 0]),
@@ -297,7 +297,7 @@ def test_neural_cde_agrees_with_torchcde():
                 options={"jump_t": curve.grid_points},
             )
             outputs, _ = net(x[:, b : b + 1], times[:, b : b + 1])
-            torch.testing.assert_close(outputs[:, 0], found[0], rtol=0, atol=1e-4)
+            torch.testing.assert_close(outputs[:, 0], result[0], rtol=0, atol=1e-4)
 
 
 def test_asking_changes_nothing_and_order_is_kept():
@@ -323,15 +323,15 @@ def test_the_model_around_a_network_reads_it_out(name, readout):
     answers, _ = model.run(batch)
     for b, n in enumerate(lengths.tolist()):
         own = outputs[:n, b]
-        wanted = {"last": own[-1], "mean": own.mean(0), "every": own}[readout]
-        said = answers[:n, b] if readout == "every" else answers[b]
-        torch.testing.assert_close(said, model.head(wanted))
+        expected = {"last": own[-1], "mean": own.mean(0), "every": own}[readout]
+        output = answers[:n, b] if readout == "every" else answers[b]
+        torch.testing.assert_close(output, model.head(expected))
     state, before = None, torch.zeros(4, dtype=torch.float64)
     for t in range(len(x)):
-        said, state = model.step(x[t], state, times[t] - before, observed=seen[t])
+        output, state = model.step(x[t], state, times[t] - before, observed=seen[t])
         before = times[t]
-    whole, _ = model.run(batch._replace(lengths=None))
-    torch.testing.assert_close(said, whole[-1] if readout == "every" else whole)
+    full, _ = model.run(batch._replace(lengths=None))
+    torch.testing.assert_close(output, full[-1] if readout == "every" else full)
 
 
 @pytest.mark.parametrize("name", STAMPED)
@@ -352,15 +352,15 @@ def test_training_foresees_every_sample_as_a_stream_would(name):
             own = slice(b, b + 1)
             gap, now = times[t, own] - now, times[t, own]
             ahead = times[t + 1, own] - now
-            said, state = model.step(x[t, own], state, gap, observed=seen[t, own], offsets=ahead)
-            errors.append((said[0, 0] - x[t + 1, b])[seen[t + 1, b]])
+            output, state = model.step(x[t, own], state, gap, observed=seen[t, own], offsets=ahead)
+            errors.append((output[0, 0] - x[t + 1, b])[seen[t + 1, b]])
     torch.testing.assert_close(aim.total - aim.loss, 0.5 * torch.cat(errors).square().mean())
     assert aim.loss == model.run(batch)[0].square().mean()
-    alone = model.objective(
+    separate = model.objective(
         Batch(*(p[:1] for p in (x, x)), times=times[:1], observed=seen[:1], target_times=asked),
         lambda answer, batch: answer.sum(),
     )
-    assert alone.total == alone.loss
+    assert separate.total == separate.loss
 
 
 def test_values_to_come_at_even_steps_and_at_given_times_are_the_same():
@@ -384,10 +384,10 @@ def test_values_to_come_at_even_steps_and_at_given_times_are_the_same():
     state, other, before = None, None, torch.zeros(4, dtype=torch.float64)
     for t in range(3):
         gap = times[t] - before
-        said, state = even.step(x[t], state, gap)
+        output, state = even.step(x[t], state, gap)
         ahead, other = timed.step(x[t], other, gap, offsets=torch.tensor([0.4, 0.8]))
         before = times[t]
-    torch.testing.assert_close(said, ahead.transpose(0, 1).flatten(1))
+    torch.testing.assert_close(output, ahead.transpose(0, 1).flatten(1))
 
 
 def test_what_does_not_fit_is_refused():

@@ -82,7 +82,7 @@ def test_lnn_is_the_equation_of_euler_and_lagrange(masses):
         turned = -np.sin(q[1]) * by[1] + np.cos(q[1]) * by[2]
         return np.concatenate(([by[0], turned], by[3:] / 2))
 
-    wanted, energy = [], []
+    expected, energy = [], []
     for both, force in zip(z.numpy(), u.numpy(), strict=True):
         q, v = both[:2], both[2:]
         still = np.concatenate((v, np.zeros(2)))
@@ -90,10 +90,10 @@ def test_lnn_is_the_equation_of_euler_and_lagrange(masses):
         right = slopes(both)[:2] - along(slopes, both, still)[2:] + force
         if masses == "learned":
             right += kinetic_slope(q, v) - along(mass, q, v) @ v
-        wanted.append(np.concatenate((v, np.linalg.solve(mass(q) + hessian, right))))
+        expected.append(np.concatenate((v, np.linalg.solve(mass(q) + hessian, right))))
         value = 4 * learned(model.field.net, np.concatenate((seen(both[:2]), v / 2)))[0]
         energy.append(v @ slopes(both)[2:] + v @ mass(q) @ v / 2 - value)
-    compare(model.derivative(z, u), np.array(wanted))
+    compare(model.derivative(z, u), np.array(expected))
     compare(model.energy(z), np.array(energy))
     assert torch.autograd.gradcheck(lambda z: model.derivative(z, u), z.requires_grad_())
 
@@ -108,20 +108,20 @@ def test_delan_is_its_equation_in_both_directions():
         return lower @ lower.T + 0.1 * np.eye(2)
 
     z, u = states(model)
-    wanted, parts = [], []
+    expected, parts = [], []
     for both, force in zip(z.numpy(), u.numpy(), strict=True):
         q, v = both[:2], both[2:]
         turning = along(mass, q, v) @ v
         kinetic = slope(lambda q, v=v: v @ mass(q) @ v / 2, q)
         pull = slope(lambda q: learned(field.of_positions, seen(q))[0], q)
         acceleration = np.linalg.solve(mass(q), force - turning + kinetic - pull)
-        wanted.append(np.concatenate((v, acceleration)))
+        expected.append(np.concatenate((v, acceleration)))
         parts.append((mass(q) @ acceleration, turning - kinetic, pull))
     rates = model.derivative(z, u)
-    compare(rates, np.array(wanted))
+    compare(rates, np.array(expected))
     forces = model.inverse(z, rates[:, 2:])
-    for found, part in zip(forces, zip(*parts, strict=True), strict=True):
-        compare(found, np.array(part))
+    for result, part in zip(forces, zip(*parts, strict=True), strict=True):
+        compare(result, np.array(part))
     torch.testing.assert_close(sum(forces), u)
     assert torch.autograd.gradcheck(lambda z: model.derivative(z, u), z.requires_grad_())
 
@@ -132,9 +132,9 @@ def test_second_derivatives_are_autograds(activation):
     net = SmoothPerceptron(3, 1, 7, hidden_layers=3, activation=activation).double()
     x = torch.randn(4, 3).double()
     at = Curvature(net, x)
-    wanted = [torch.autograd.functional.hessian(lambda x: net(x).squeeze(), one) for one in x]
+    expected = [torch.autograd.functional.hessian(lambda x: net(x).squeeze(), one) for one in x]
     entered = at.enter(torch.eye(3).double()).expand(4, 3, 7)
-    torch.testing.assert_close(at.along(entered), torch.stack(wanted))
+    torch.testing.assert_close(at.along(entered), torch.stack(expected))
     torch.testing.assert_close(at.gradient, net.linearise(x).gradient())
     torch.testing.assert_close(at.value, net(x).squeeze(-1))
 
@@ -145,12 +145,15 @@ def test_one_pass_gives_what_autograd_gives_and_its_gradients(masses):
     field = PerceptronLagrangian(3, hidden_size=6, angles=(1,), speed=3.0, masses=masses).double()
     q, v, force = torch.randn(3, 5, 3).double()
     gradients = []
-    for way in (field.acceleration, lambda *given: LagrangianField.acceleration(field, *given)):
+    for way in (
+        field.acceleration,
+        lambda *arguments: LagrangianField.acceleration(field, *arguments),
+    ):
         field.zero_grad()
         way(q, v, force).square().sum().backward()
         gradients.append([p.grad.clone() for p in field.parameters()])
-    for found, wanted in zip(*gradients, strict=True):
-        torch.testing.assert_close(found, wanted)
+    for result, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(result, expected)
     z = torch.cat((q, v), 1)
     torch.testing.assert_close(field.energy(z), LagrangianField.energy(field, z))
 
@@ -170,8 +173,8 @@ def test_promises_with_fewer_inputs_and_friction():
     space = StateSpace.moving(2, inputs=1)
     kinds = [m.promise.kind.value for m in measure(undamped.models.DeLaN(space))]
     assert kinds == ["kept-energy", "power-balance", "positive-mass"]
-    found = measure(undamped.models.LNN(space, friction=True))
-    assert [m.promise.kind.value for m in found] == ["passive"] and found[0].holds
+    result = measure(undamped.models.LNN(space, friction=True))
+    assert [m.promise.kind.value for m in result] == ["passive"] and result[0].holds
     with pytest.raises(OptionError, match=r"actuation='given' needs one input for each of 2"):
         undamped.models.LNN(space, actuation="given")
 
@@ -198,8 +201,8 @@ def test_delan_learns_from_forces_and_power():
     z, u, rates = batch.inputs[:, :4], batch.inputs[:, 4:], batch.targets
     error = sum(model.inverse(z, rates[:, 2:])) - u
     power = (z[:, 2:] * error).sum(1)
-    wanted = 2 * error.square().mean() + 3 * power.square().mean()
-    torch.testing.assert_close(model.penalty(), wanted)
+    expected = 2 * error.square().mean() + 3 * power.square().mean()
+    torch.testing.assert_close(model.penalty(), expected)
     with pytest.raises(OptionError, match="need measured rates"):
         model.run(Batch(batch.inputs, target_times=torch.ones(1, 5)))
     with pytest.raises(OptionError, match="need inputs"):
@@ -216,9 +219,9 @@ def test_a_penalty_keeps_the_hessian_regular():
     with torch.no_grad():
         model.field.net.readout.weight.fill_(-400)
     lowest = torch.linalg.eigvalsh(model.mass_matrix(batch.inputs))
-    wanted = (0.1 - lowest).relu().square().sum(-1).mean()
-    torch.testing.assert_close(model.penalty(), wanted)
-    assert wanted > 0
+    expected = (0.1 - lowest).relu().square().sum(-1).mean()
+    torch.testing.assert_close(model.penalty(), expected)
+    assert expected > 0
 
 
 def test_a_state_without_an_acceleration_is_named():

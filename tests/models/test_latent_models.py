@@ -133,12 +133,12 @@ def test_latent_ode_is_its_equations(options, oracle, slope, bound):
             ((times == t)[:, None] & seen & k).sum() for t, k in zip(asked, known, strict=True)
         )
         points += seen.sum() + known.sum() - twice
-        found = np.array(bounds)
+        result = np.array(bounds)
         if bound == "elbo":
             divergence = 0.5 * (np.exp(2 * log_std) + mean**2 - 1 - 2 * log_std).sum()
-            total += found[:, 0].mean() - 0.4 * divergence
+            total += result[:, 0].mean() - 0.4 * divergence
         else:
-            total += np.logaddexp.reduce(found[:, 0] + 0.4 * found[:, 1]) - np.log(3)
+            total += np.logaddexp.reduce(result[:, 0] + 0.4 * result[:, 1]) - np.log(3)
     assert aim.total.item() == pytest.approx(-total / points, rel=1e-5)
     assert aim.loss.isfinite()
 
@@ -161,8 +161,8 @@ def test_rnn_vae_is_its_equations():
         cell = next(m for m in model.writer.modules() if hasattr(m, "weight_ih"))
         for i, t in enumerate(asked[:, b].numpy()):
             h, now = gru(cell, np.array([np.log1p((t - now) / 0.4)]), h), t
-            said = linear(model.emission.decoder, h)
-            np.testing.assert_allclose(answers[i, b].detach(), said, atol=1e-9)
+            output = linear(model.emission.decoder, h)
+            np.testing.assert_allclose(answers[i, b].detach(), output, atol=1e-9)
 
 
 def test_ode2vae_is_its_equations():
@@ -193,7 +193,7 @@ def test_ode2vae_is_its_equations():
         for m, d in zip(model.field.means, model.field.log_deviations, strict=True)
     )
     std = np.exp(array(model.emission.log_noise))
-    wanted, points = 0.0, 0
+    expected, points = 0.0, 0
     for b in range(3):
         x, times, seen = one(batch, b)
         mean, log_std = read_backwards(model.encoder, x, times, seen, modes_rnn)
@@ -210,12 +210,12 @@ def test_ode2vae_is_its_equations():
         for t, value, there in [*first, *zip(asked, targets, known, strict=True)]:
             state = path(t)
             each = log_normal(value, linear(model.emission.decoder, state[:4]), std)
-            wanted, points = wanted + each[there].sum(), points + there.sum()
+            expected, points = expected + each[there].sum(), points + there.sum()
             if there.any():
                 along.append(state[8] - log_normal(state[:8], 0.0, 1.0).sum())
-        wanted -= 0.7 * np.mean(along)
-        wanted -= 0.5 * (np.exp(2 * log_std) + mean**2 - 1 - 2 * log_std).sum() + weights / 50
-    assert total == pytest.approx(-wanted / points, rel=1e-5)
+        expected -= 0.7 * np.mean(along)
+        expected -= 0.5 * (np.exp(2 * log_std) + mean**2 - 1 - 2 * log_std).sum() + weights / 50
+    assert total == pytest.approx(-expected / points, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["latent-ode", "rnn-vae", "ode2vae"])
@@ -223,8 +223,8 @@ def test_ode2vae_is_its_equations():
 def test_companions_and_padding_change_no_answer(name, shape):
     model = build(name, shape).float()
     batch = example().cast(torch.float32)
-    whole = model(batch)
-    every = whole if shape is ASKED else whole.unsqueeze(0)
+    full = model(batch)
+    every = full if shape is ASKED else full.unsqueeze(0)
     order = torch.tensor([2, 0, 1])
     mixed = model(_pick(batch, order))
     mixed = mixed if shape is ASKED else mixed.unsqueeze(0)
@@ -234,9 +234,9 @@ def test_companions_and_padding_change_no_answer(name, shape):
         own = own._replace(
             inputs=own.inputs[:n], times=own.times[:n], observed=own.observed[:n], lengths=None
         )
-        alone = model(own)
-        alone = alone if shape is ASKED else alone.unsqueeze(0)
-        torch.testing.assert_close(alone[:, 0], every[:, b], rtol=1e-6, atol=1e-6)
+        separate = model(own)
+        separate = separate if shape is ASKED else separate.unsqueeze(0)
+        torch.testing.assert_close(separate[:, 0], every[:, b], rtol=1e-6, atol=1e-6)
 
 
 def _pick(batch, order):
@@ -279,14 +279,14 @@ def test_intensities_are_integrated():
     points = observed_points(batch, 0.4, torch.float64)
     starts = torch.randn(1, 3, 4, dtype=torch.float64)
     states = model.decode(starts, points.times)
-    found = model.of_times(model.posterior(batch), starts, states, points)
+    result = model.of_times(model.posterior(batch), starts, states, points)
     for b in range(3):
         _, times, seen = one(batch, b)
         grid = torch.linspace(0, float(times[-1]), 4001, dtype=torch.float64).unsqueeze(1)
         rates = model.intensity(model.decode(starts[:, b : b + 1], grid))[0, :, 0]
         happened = model.intensity(states)[0, : len(times), b][torch.from_numpy(seen)].sum()
         expected = torch.trapezoid(rates.exp(), grid / 0.4, dim=0).sum()
-        torch.testing.assert_close(found[0, b], happened - expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(result[0, b], happened - expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_band_holds_what_it_says():
@@ -298,11 +298,11 @@ def test_a_band_holds_what_it_says():
     times = torch.linspace(0, 4, 7, dtype=torch.float64).unsqueeze(1).expand(-1, 2)
     curve = predicted_curve(model, batch, times, draws=600)
     width = (curve.high - curve.low) / 2
-    wanted = (1.6449 * model.emission.log_noise.exp()).expand_as(width)
-    torch.testing.assert_close(width, wanted, rtol=0.2, atol=0)
+    expected = (1.6449 * model.emission.log_noise.exp()).expand_as(width)
+    torch.testing.assert_close(width, expected, rtol=0.2, atol=0)
     assert ((curve.low < curve.mean) & (curve.mean < curve.high)).all()
-    again = predicted_curve(model, batch, times, draws=600)
-    assert torch.equal(curve.low, again.low)
+    repeated = predicted_curve(model, batch, times, draws=600)
+    assert torch.equal(curve.low, repeated.low)
 
 
 def test_points_that_are_asked_for_count_once():
@@ -315,8 +315,8 @@ def test_points_that_are_asked_for_count_once():
 def test_the_divergence_is_that_of_torch():
     q = Normal(torch.randn(3, 4), torch.randn(3, 4))
     torch_q = torch.distributions.Normal(q.mean, q.log_std.exp())
-    wanted = torch.distributions.kl_divergence(torch_q, torch.distributions.Normal(0.0, 1.0))
-    torch.testing.assert_close(q.divergence(), wanted.sum(-1))
+    expected = torch.distributions.kl_divergence(torch_q, torch.distributions.Normal(0.0, 1.0))
+    torch.testing.assert_close(q.divergence(), expected.sum(-1))
 
 
 def test_answers_at_times_need_times():

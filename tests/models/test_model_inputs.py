@@ -113,8 +113,8 @@ def test_flows_say_what_condition_they_expect():
             flow(x, context)
         with pytest.raises(ShapeError, match=words):
             flow.sample(4, context=context)
-    whole = torch.randint(0, 2, (4, 3))
-    torch.testing.assert_close(flow.eval()(x, whole).log_prob, flow(x, whole.float()).log_prob)
+    full = torch.randint(0, 2, (4, 3))
+    torch.testing.assert_close(flow.eval()(x, full).log_prob, flow(x, full.float()).log_prob)
     for field in (ConcatSquashField(2, 8), BottleneckField(2, 1, 8)):
         with pytest.raises(ShapeError, match="context_size"):
             ContinuousFlow(field, 2)(x, torch.randn(4, 3))

@@ -45,9 +45,9 @@ def test_products_with_the_jacobian_are_autograds(activation, layers):
 def test_closed_gradients_are_the_energys_own(kind, angles):
     field = double(kind(2, hidden_size=6, angles=angles))
     q, p = torch.randn(2, 4, 2).double()
-    wanted = by_autograd(lambda q, p: field.hamiltonian(0.0, q, p), q, p)
-    for found, true in zip(field.gradient(0.0, q, p), wanted, strict=True):
-        torch.testing.assert_close(found, true)
+    expected = by_autograd(lambda q, p: field.hamiltonian(0.0, q, p), q, p)
+    for result, true in zip(field.gradient(0.0, q, p), expected, strict=True):
+        torch.testing.assert_close(result, true)
     z = torch.cat((q, p), dim=1).requires_grad_()
     assert torch.autograd.gradcheck(lambda z: field(0.0, z), z)
     turned = torch.cat((q + 2 * torch.pi * torch.tensor([0.0, float(bool(angles))]), p), dim=1)
@@ -102,8 +102,8 @@ def test_fields_work_in_every_mode_of_the_solvers(name):
         gradients[gradient] = torch.cat(
             [y.grad.flatten(), *(p.grad.flatten() for p in field.parameters())]
         )
-    for found in gradients.values():
-        torch.testing.assert_close(found, gradients["backprop"], rtol=1e-3, atol=1e-4)
+    for result in gradients.values():
+        torch.testing.assert_close(result, gradients["backprop"], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(gradients["checkpoint"], gradients["backprop"])
     with torch.no_grad():
         plain = solve(field, start, times, rtol=1e-8, atol=1e-8).values
@@ -116,15 +116,15 @@ def test_leapfrog_asks_for_one_half_at_a_time():
     field = double(PerceptronSeparable(2, hidden_size=4))
     calls = []
     plain = type(field).gradient
-    type(field).gradient = lambda self, *given: calls.append(1) or plain(self, *given)
+    type(field).gradient = lambda self, *arguments: calls.append(1) or plain(self, *arguments)
     try:
-        found = solve(
+        result = solve(
             field, torch.randn(3, 4).double(), [0.0, 0.1], method="leapfrog",
             options={"step_size": 0.1},
         )  # fmt: skip
     finally:
         type(field).gradient = plain
-    assert found.values.shape == (2, 3, 4) and len(calls) == 1  # the first look at the field
+    assert result.values.shape == (2, 3, 4) and len(calls) == 1  # the first look at the field
 
 
 def test_ports_do_work_and_take_it():
@@ -137,8 +137,8 @@ def test_ports_do_work_and_take_it():
     z, u = torch.randn(5, 4).double(), torch.randn(5, 1).double()
     q, p = z[:, :2], z[:, 2:]
     by_q, v = field.gradient(0.0, q, p)
-    wanted = torch.cat((v, -by_q - 0.3 * v + torch.cat((torch.zeros(5, 1), u), 1)), dim=1)
-    torch.testing.assert_close(Forced(field, u)(0.0, z), wanted)
+    expected = torch.cat((v, -by_q - 0.3 * v + torch.cat((torch.zeros(5, 1), u), 1)), dim=1)
+    torch.testing.assert_close(Forced(field, u)(0.0, z), expected)
     torch.testing.assert_close(field.supplied(z, u), v[:, 1] * u[:, 0])
     assert not field.separable
     split = double(PerceptronSeparable(2, hidden_size=4, ports=Ports(ConstantInput(2, (1,)))))
@@ -170,8 +170,8 @@ def test_accelerations_follow_from_a_lagrangian():
     turning = torch.stack((-0.5 * s * rate * rate, -0.5 * s * rate * x_rate), -1)
     slope = torch.stack((torch.zeros_like(c), -0.5 * s * x_rate * rate), -1)
     pull = torch.stack((torch.zeros_like(c), -1.5 * s), -1)
-    wanted = torch.linalg.solve(mass, force - turning + slope - pull)
-    torch.testing.assert_close(field.acceleration(q, v, force), wanted)
+    expected = torch.linalg.solve(mass, force - turning + slope - pull)
+    torch.testing.assert_close(field.acceleration(q, v, force), expected)
     z = torch.cat((q, v), 1)
     energy = (v.unsqueeze(1) @ mass @ v.unsqueeze(2)).flatten() / 2 + 1.5 * c
     torch.testing.assert_close(field.energy(z), energy)

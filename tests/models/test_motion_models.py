@@ -25,17 +25,17 @@ def pendulum(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     words = ["train.steps=30", "train.batch_size=32", "train.validate_every=10"]
     few = ["task.trajectories=6", "task.readings=8", "model.hidden_size=16"]
-    said = CliRunner().invoke(
+    output = CliRunner().invoke(
         cli.app, ["train", "pendulum", "hnn", *words, *few, "--out", str(out)]
     )
-    assert said.exit_code == 0, said.output
-    return out / "pendulum-hnn-1", said.output
+    assert output.exit_code == 0, output.output
+    return out / "pendulum-hnn-1", output.output
 
 
 def test_train_prints_scores_of_trajectories_longer_than_learnt(pendulum):
-    path, said = pendulum
+    path, output = pendulum
     for words in ("to t = 3: ", "to t = 12: ", "relative error", "energy mse", "valid time"):
-        assert words in said
+        assert words in output
     result = Run.open(path).result
     assert result["test"]["mse"] < result["chance"]["mse"]
     assert set(result["to t = 12"]) == {"loss", "relative_error", "energy_mse", "valid_time"}
@@ -47,19 +47,19 @@ def test_train_prints_scores_of_trajectories_longer_than_learnt(pendulum):
 
 def test_a_run_is_diagnosed_reported_and_answers(pendulum, tmp_path):
     path, _ = pendulum
-    said = CliRunner().invoke(
+    output = CliRunner().invoke(
         cli.app, ["diagnose", str(path), "--out", str(tmp_path / "page.html"), "--json"]
     )
-    assert said.exit_code == 0, said.output
-    (found,) = json.loads(said.stdout)["models"]
-    assert found["verdict"].startswith("test mse")
+    assert output.exit_code == 0, output.output
+    (result,) = json.loads(output.stdout)["models"]
+    assert result["verdict"].startswith("test mse")
     assert any(
-        note.startswith("promises hold: the field keeps its energy") for note in found["notes"]
+        note.startswith("promises hold: the field keeps its energy") for note in result["notes"]
     )
-    assert [m["holds"] for m in found["promises"]["measurements"]] == [True, True]
+    assert [m["holds"] for m in result["promises"]["measurements"]] == [True, True]
     assert "∇E · f = 0" in (tmp_path / "page.html").read_text()
-    said = CliRunner().invoke(cli.app, ["predict", str(path), "--json"])
-    assert said.exit_code == 0 and len(json.loads(said.stdout)["examples"][0]["answer"]) == 2
+    output = CliRunner().invoke(cli.app, ["predict", str(path), "--json"])
+    assert output.exit_code == 0 and len(json.loads(output.stdout)["examples"][0]["answer"]) == 2
 
 
 def test_a_run_resumes_with_the_same_bits(pendulum):
@@ -112,8 +112,8 @@ def test_fixed_steps_have_a_pace_of_their_own_where_times_have():
         together = model.trajectory(z, own, inputs)
         for k in range(3):
             given = None if inputs is None else inputs[k : k + 1]
-            alone = model.trajectory(z[k : k + 1], own[:, k], given)
-            torch.testing.assert_close(together[:, k : k + 1], alone, rtol=1e-3, atol=1e-4)
+            separate = model.trajectory(z[k : k + 1], own[:, k], given)
+            torch.testing.assert_close(together[:, k : k + 1], separate, rtol=1e-3, atol=1e-4)
         # Each pace takes equal steps, so one sample that has none smaller is stepped the same.
         equal = model.trajectory(z, own[:, 1:2].expand(2, 3), inputs)
         torch.testing.assert_close(together[0, 1], equal[0, 1])
@@ -188,19 +188,19 @@ def test_a_trajectory_that_breaks_off_is_lost_and_not_an_error(tmp_path):
 
 
 def test_diagnose_by_name_alone(tmp_path):
-    said = CliRunner().invoke(
+    output = CliRunner().invoke(
         cli.app, ["diagnose", "hnn", "--out", str(tmp_path / "page.html"), "--json"]
     )
-    assert said.exit_code == 0, said.output
-    assert json.loads(said.stdout)["models"][0]["verdict"].startswith("promises hold: ")
+    assert output.exit_code == 0, output.output
+    assert json.loads(output.stdout)["models"][0]["verdict"].startswith("promises hold: ")
 
 
 def test_what_cannot_be_compared_is_said_before_anything_is_trained(tmp_path):
     words = ["compare", "spring", "hnn", "sympnet", "train.steps=2", "--out", str(tmp_path)]
-    said = CliRunner().invoke(cli.app, words)
-    assert said.exit_code != 0 and not list(tmp_path.iterdir())
-    assert "needs a number. Choose one of: " in str(said.exception)
-    assert "hnn" in str(said.exception) and "lstm" not in str(said.exception)
+    output = CliRunner().invoke(cli.app, words)
+    assert output.exit_code != 0 and not list(tmp_path.iterdir())
+    assert "needs a number. Choose one of: " in str(output.exception)
+    assert "hnn" in str(output.exception) and "lstm" not in str(output.exception)
 
 
 @pytest.mark.slow
@@ -216,8 +216,8 @@ def test_promises_hold_after_training_too(model, tmp_path):
         train={"steps": 5, "batch_size": 8, "learning_rate": 1e-2}, out=tmp_path, progress=False,
     )  # fmt: skip
     trained = run.model()
-    found = measure(trained)
-    assert len(found) == len(trained.promises) >= 1
-    for each in found:
+    result = measure(trained)
+    assert len(result) == len(trained.promises) >= 1
+    for each in result:
         assert each.holds, each.to_dict()
     assert all(0 < run.result[part]["relative_error"] <= 1 for part in ("to t = 0.7", "to t = 1.4"))

@@ -32,12 +32,12 @@ def perceptron(net, x):
 
 def slope(function, x):
     """Differentiate by a complex step, which is exact to rounding."""
-    found = np.zeros(len(x))
+    result = np.zeros(len(x))
     for k in range(len(x)):
         moved = x.astype(complex)
         moved[k] += 1e-30j
-        found[k] = np.imag(function(moved)) / 1e-30
-    return found
+        result[k] = np.imag(function(moved)) / 1e-30
+    return result
 
 
 def states(model, count=3):
@@ -65,14 +65,14 @@ def test_srnn_is_leapfrog_with_two_energies():
         return -slope(lambda x: perceptron(field.of_positions.net, x)[0], q)
 
     start, _ = states(model)
-    wanted = []
+    expected = []
     for z in start.numpy():
         q, p, path = z[:2], z[2:], []
         for _ in range(4):
             q, p = leapfrog(velocity, force, q, p, 0.1)
             path.append(np.concatenate((q, p)))
-        wanted.append(path[1::2])
-    compare(model.trajectory(start, [0.2, 0.4]), np.array(wanted).transpose(1, 0, 2))
+        expected.append(path[1::2])
+    compare(model.trajectory(start, [0.2, 0.4]), np.array(expected).transpose(1, 0, 2))
 
 
 def test_nssnn_is_taos_method_on_both_copies():
@@ -145,12 +145,12 @@ def test_taylor_net_is_its_series():
             total += (a.T @ (a @ x) ** (k + 1) - b.T @ (b @ x) ** (k + 1)) / math.factorial(k + 1)
         return total
 
-    wanted = [
+    expected = [
         np.concatenate((gradient(model.field.of_momenta, z[2:]),
                         -gradient(model.field.of_positions, z[:2])))
         for z in start.numpy()
     ]  # fmt: skip
-    compare(model(start), wanted)
+    compare(model(start), expected)
 
 
 def test_ssinn_is_its_equation():
@@ -179,11 +179,11 @@ def test_ssinn_is_its_equation():
         return total
 
     start, _ = states(model)
-    wanted = []
+    expected = []
     for z in start.numpy():
         both = slope(energy, z)
-        wanted.append(np.concatenate((both[2:], -both[:2])))
-    compare(model(start), wanted)
+        expected.append(np.concatenate((both[2:], -both[:2])))
+    compare(model(start), expected)
     compare(model.energy(start), [energy(z) for z in start.numpy()])
 
 
@@ -273,7 +273,7 @@ def matrices(parts, x):
 def test_symoden_in_momenta():
     model = made(undamped.models.SymODEN(SPACES["momenta"], hidden_size=5, friction=True))
     start, u = states(model)
-    parts, wanted = model.field.parts, []
+    parts, expected = model.field.parts, []
     for z, force in zip(start.numpy(), u.numpy(), strict=True):
 
         def energy(y):
@@ -283,8 +283,8 @@ def test_symoden_in_momenta():
         both = slope(energy, z)
         _, _, acting, friction = matrices(parts, z[:2])
         push = acting @ force - friction @ both[2:]
-        wanted.append(np.concatenate((both[2:], -both[:2] + push)))
-    compare(model.derivative(start, u), wanted)
+        expected.append(np.concatenate((both[2:], -both[:2] + push)))
+    compare(model.derivative(start, u), expected)
 
 
 @pytest.mark.parametrize("name", ["velocities", "embedded", "hybrid"])
@@ -314,22 +314,22 @@ def test_symoden_in_velocities_is_the_lagranges_equation(name):
     push = (parts.ports.inputs(x) @ u.unsqueeze(-1)).squeeze(-1)
     push = push - (parts.ports.friction(x) @ v.unsqueeze(-1)).squeeze(-1)
     field = Same(dof)
-    wanted = field.acceleration(q, v, push)
+    expected = field.acceleration(q, v, push)
     state = {
         "velocities": lambda: torch.cat((q, v), 1),
         "embedded": lambda: torch.cat((q.cos(), q.sin(), v), 1),
         "hybrid": lambda: torch.stack((q[:, 1].cos(), q[:, 0], q[:, 1].sin(), v[:, 1], v[:, 0]), 1),
     }[name]()
-    found = model.derivative(state, u)
+    result = model.derivative(state, u)
     places = space.indices("velocity")
-    found_rates = found[:, list(places)]
+    found_rates = result[:, list(places)]
     order = (1, 0) if name == "hybrid" else tuple(range(dof))
-    torch.testing.assert_close(found_rates, wanted[:, list(order)])
+    torch.testing.assert_close(found_rates, expected[:, list(order)])
     energy = field.energy(torch.cat((q, v), 1))
     torch.testing.assert_close(model.energy(state), energy)
     for kind, rate in (("cosine", -q.sin() * v), ("sine", q.cos() * v)):
         for k in space.indices(kind):
-            torch.testing.assert_close(found[:, k], rate[:, -1])
+            torch.testing.assert_close(result[:, k], rate[:, -1])
 
 
 def test_fitted_starts_remove_noise():
@@ -355,16 +355,16 @@ def test_fitted_starts_remove_noise():
 
 @pytest.mark.parametrize("steps", [4, 64])
 def test_srnn_gradients_by_undoing_steps_are_those_of_back_propagation(steps):
-    found = {}
+    result = {}
     for gradient in ("backprop", "reversible"):
         model = made(undamped.models.SRNN(2, hidden_size=6, step_size=0.05, gradient=gradient))
         start = states(model)[0].requires_grad_()
         path = model.trajectory(start, [0.05 * steps])
         path.square().sum().backward()
-        found[gradient] = torch.cat(
+        result[gradient] = torch.cat(
             [start.grad.flatten(), *(p.grad.flatten() for p in model.parameters())]
         )
-    torch.testing.assert_close(found["reversible"], found["backprop"], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(result["reversible"], result["backprop"], rtol=1e-10, atol=1e-10)
 
 
 def bowl():

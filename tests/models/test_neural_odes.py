@@ -64,8 +64,8 @@ def test_a_neural_ode_is_its_equation():
     x = torch.randn(4, 3)
     out = model(x).detach().numpy()
     for row, got in zip(x.numpy(), out, strict=True):
-        wanted = scipy_end(lambda t, y: perceptron(model.field, t, y), row)
-        np.testing.assert_allclose(got, wanted, atol=1e-7)
+        expected = scipy_end(lambda t, y: perceptron(model.field, t, y), row)
+        np.testing.assert_allclose(got, expected, atol=1e-7)
     assert model.evaluations > 0
     model(x).sum().backward()
     assert model.evaluations_backward > 0
@@ -104,10 +104,10 @@ def test_a_second_order_field_is_its_equation():
     field = SecondOrderField(PerceptronField(2, 8, input_size=4))
     state = torch.randn(1, 4)
     out = solve(field, state, [0.0, 1.0]).final.detach().numpy()[0]
-    wanted = scipy_end(
+    expected = scipy_end(
         lambda t, s: np.concatenate((s[2:], perceptron(field.force, t, s))), state.numpy()[0]
     )
-    np.testing.assert_allclose(out, wanted, atol=1e-6)
+    np.testing.assert_allclose(out, expected, atol=1e-6)
 
 
 def test_the_adjoint_of_a_heavy_ball_is_a_heavy_ball_with_the_same_damping():
@@ -179,8 +179,8 @@ def test_a_galerkin_field_is_its_sum(basis):
     inner = np.einsum("j,joi->oi", psi, field.inner.weight.detach().numpy())
     outer = np.einsum("j,joi->oi", psi, field.outer.weight.detach().numpy())
     hidden = np.tanh(y.numpy() @ inner.T + psi @ field.inner.bias.detach().numpy())
-    wanted = hidden @ outer.T + psi @ field.outer.bias.detach().numpy()
-    np.testing.assert_allclose(field(t, y).detach().numpy(), wanted, atol=1e-12)
+    expected = hidden @ outer.T + psi @ field.outer.bias.detach().numpy()
+    np.testing.assert_allclose(field(t, y).detach().numpy(), expected, atol=1e-12)
     # depths of their own, sample by sample
     times = torch.rand(5, 1)
     apart = torch.cat([field(time, row.unsqueeze(0)) for time, row in zip(times, y, strict=True)])
@@ -230,10 +230,10 @@ def test_adaptive_depth_is_integration_to_a_depth_of_its_own():
     times = depth.times(x)
     end = solve(lambda t, y: -y, x, times).final
     torch.testing.assert_close(end, x * torch.exp(-times[1].unsqueeze(1)), rtol=1e-6, atol=1e-8)
-    (found,) = torch.autograd.grad(end.sum(), depth.layer.bias)
+    (result,) = torch.autograd.grad(end.sum(), depth.layer.bias)
     g = depth(x)
-    wanted = (-x.squeeze(1) * torch.exp(-g) * torch.sigmoid(depth.layer(x).squeeze(1))).sum()
-    torch.testing.assert_close(found.squeeze(), wanted.detach(), rtol=1e-5, atol=1e-7)
+    expected = (-x.squeeze(1) * torch.exp(-g) * torch.sigmoid(depth.layer(x).squeeze(1))).sum()
+    torch.testing.assert_close(result.squeeze(), expected.detach(), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "backprop", "adjoint"])
@@ -263,9 +263,9 @@ def test_an_integral_loss_reaches_the_parameters_inside_it(gradient):
     _, integral = solve(both, (z0, torch.zeros(2)), [0.0, 1.0], gradient=gradient).final
     closed = weight**2 * z0.squeeze(1) ** 2 * (1 - torch.exp(-2 * kappa)) / (2 * kappa)
     torch.testing.assert_close(integral, closed, rtol=1e-6, atol=1e-7)
-    found = torch.autograd.grad(integral.sum(), [kappa, weight])
-    wanted = torch.autograd.grad(closed.sum(), [kappa, weight])
-    for a, b in zip(found, wanted, strict=True):
+    result = torch.autograd.grad(integral.sum(), [kappa, weight])
+    expected = torch.autograd.grad(closed.sum(), [kappa, weight])
+    for a, b in zip(result, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
@@ -337,11 +337,11 @@ def test_fixed_steps_by_name(name, options):
     fine = models.build(name, **sizes, **options, **adaptive, tolerance=1e-8).eval()
     fine.load_state_dict(fixed.state_dict())
     x = torch.randn(3, 4)
-    found, wanted = fixed.eval()(x), fine(x)
+    result, expected = fixed.eval()(x), fine(x)
     if name == "ffjord":
-        found, wanted = found.log_prob, wanted.log_prob
+        result, expected = result.log_prob, expected.log_prob
     assert fixed.evaluations == 16
-    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-3)
     with pytest.raises(OptionError, match="has no effect with step_size"):
         models.build(name, **sizes, **options, step_size=0.1, tolerance=1e-2)
     with pytest.raises(OptionError, match="needs a step_size with 'rk4'"):
@@ -394,8 +394,8 @@ def test_fields_take_states_of_any_dimensions_at_times_of_their_own(field, betwe
     together = field(times, y)
     for k in range(6):
         torch.testing.assert_close(together[k], field(times[k].squeeze(), y[k : k + 1])[0])
-    whole = field(torch.tensor(0.3), y).reshape(-1, 3)
-    torch.testing.assert_close(whole, field(torch.tensor(0.3), y.reshape(-1, 3)))
-    found = solve(field, y, [0.0, 1.0], steps="sample", rtol=1e-8, atol=1e-9).final
-    wanted = solve(field, y, [0.0, 1.0], rtol=1e-8, atol=1e-9).final
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+    full = field(torch.tensor(0.3), y).reshape(-1, 3)
+    torch.testing.assert_close(full, field(torch.tensor(0.3), y.reshape(-1, 3)))
+    result = solve(field, y, [0.0, 1.0], steps="sample", rtol=1e-8, atol=1e-9).final
+    expected = solve(field, y, [0.0, 1.0], rtol=1e-8, atol=1e-9).final
+    torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-6)

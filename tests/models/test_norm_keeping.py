@@ -119,18 +119,18 @@ def test_a_model_is_its_equation(name, options):
     model, x = build(name, options), torch.randn(3, 3)
     start, moved, slope = numpy_motion(name, options, model.field)
     layers = {key: value.detach().numpy() for key, value in model.state_dict().items()}
-    found = model(x).detach().numpy()
+    result = model(x).detach().numpy()
 
     def both(t, state):
         p = state[:-N].reshape(start.shape)
         return np.concatenate((moved(t, p).ravel(), slope(p, state[-N:])))
 
-    for row, got in zip(x.numpy(), found, strict=True):
+    for row, got in zip(x.numpy(), result, strict=True):
         begin = layers["start.weight"] @ row + layers["start.bias"]
         state = np.concatenate((start.ravel(), begin))
         end = scipy.integrate.solve_ivp(both, (0, T), state, rtol=1e-11, atol=1e-12).y[-N:, -1]
-        wanted = layers["head.weight"] @ end + layers["head.bias"]
-        np.testing.assert_allclose(got, wanted, atol=2e-6)
+        expected = layers["head.weight"] @ end + layers["head.bias"]
+        np.testing.assert_allclose(got, expected, atol=2e-6)
 
 
 class Joint(torch.nn.Module):
@@ -156,11 +156,11 @@ def test_gradients_are_those_of_parameters_and_samples_in_one_state(name, option
     model, x = build(name, options, gradient=gradient), torch.randn(3, 3)
     parameters = list(model.parameters())
     target = torch.randn(3, 2)
-    found = torch.autograd.grad((model(x) - target).square().sum(), parameters)
+    result = torch.autograd.grad((model(x) - target).square().sum(), parameters)
     begin = model.field.beginning(), model.start(x)
     end = solve(Joint(model.field), begin, [0.0, T], rtol=1e-10, atol=1e-11, gradient="backprop")
-    wanted = torch.autograd.grad((model.head(end.final[1]) - target).square().sum(), parameters)
-    for (key, _), a, b in zip(model.named_parameters(), found, wanted, strict=True):
+    expected = torch.autograd.grad((model.head(end.final[1]) - target).square().sum(), parameters)
+    for (key, _), a, b in zip(model.named_parameters(), result, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=2e-6, msg=key)
 
 
@@ -205,8 +205,8 @@ def adjoint_norms(model, pieces=4):
     met = Waypoints(pieces)
     with model.flow.passing_through(met):
         end = model.carry(torch.randn(3, model.head.in_features).requires_grad_())
-    found = sizes(adjoints((end * torch.randn_like(end)).sum(), met, create_graph=False))
-    return torch.tensor([float(w.time) for w in met]), found.log()
+    result = sizes(adjoints((end * torch.randn_like(end)).sum(), met, create_graph=False))
+    return torch.tensor([float(w.time) for w in met]), result.log()
 
 
 def broken(model):
@@ -303,14 +303,14 @@ def test_a_path_stays_orthogonal_and_is_as_exact_as_asked(field):
     turning = undamped.ode.Rotating(moving.motion)
     with torch.no_grad():
         exact = solve(turning, moving.beginning(), times, rtol=1e-10, atol=1e-11).values
-        found = torch.stack([path.at(t) for t in times])
-        assert (found - exact).abs().max() < 1e-6
-        assert (found.mT @ found - torch.eye(5)).abs().max() < 1e-13
+        result = torch.stack([path.at(t) for t in times])
+        assert (result - exact).abs().max() < 1e-6
+        assert (result.mT @ result - torch.eye(5)).abs().max() < 1e-13
         together = path.at(torch.tensor(times)[:, None])  # times of their own, sample by sample
-        torch.testing.assert_close(together, found, rtol=0, atol=1e-12)
+        torch.testing.assert_close(together, result, rtol=0, atol=1e-12)
         many = AlongPath(moving, path)(torch.tensor(times)[:, None], torch.ones(5, 5))
-        alone = [AlongPath(moving, path)(t, torch.ones(1, 5)) for t in times]
-        torch.testing.assert_close(many, torch.cat(alone))
+        separate = [AlongPath(moving, path)(t, torch.ones(1, 5)) for t in times]
+        torch.testing.assert_close(many, torch.cat(separate))
 
 
 @pytest.mark.parametrize(("name", "options"), [KINDS[1], KINDS[2], KINDS[8]])

@@ -104,8 +104,10 @@ def test_heads_compute_their_equation(name, options):
     how = {key: options[key] for key in FOR_THE_ORACLE if key in options}
     if name in ("corelnet", "corelnet-t", "esbn", "picture-transformer", "predinet"):
         known = how
-    wanted = [oracle(weights(model), codes[:, b].numpy(), **known) for b in range(3)]
-    np.testing.assert_allclose(model.decide(codes).detach().numpy(), wanted, rtol=1e-9, atol=1e-11)
+    expected = [oracle(weights(model), codes[:, b].numpy(), **known) for b in range(3)]
+    np.testing.assert_allclose(
+        model.decide(codes).detach().numpy(), expected, rtol=1e-9, atol=1e-11
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -113,7 +115,7 @@ def test_gradients_are_those_of_the_equation(name):
     options = CASES[name][1][0]
     model = built(name, **options)
     codes = torch.randn(5, 1, 6, dtype=torch.float64, requires_grad=True)
-    (found,) = torch.autograd.grad(model.decide(codes).square().sum(), codes)
+    (result,) = torch.autograd.grad(model.decide(codes).square().sum(), codes)
     oracle = CASES[name][0]
     how = {key: options[key] for key in FOR_THE_ORACLE if key in options}
     plain, step = codes.detach().numpy()[:, 0], 1e-6
@@ -123,8 +125,8 @@ def test_gradients_are_those_of_the_equation(name):
             moved = plain.copy()
             moved[place] += sign * step
             sides.append((oracle(weights(model), moved, **how) ** 2).sum())
-        wanted = (sides[0] - sides[1]) / (2 * step)
-        assert found[place[0], 0, place[1]].item() == pytest.approx(wanted, rel=1e-5, abs=1e-8)
+        expected = (sides[0] - sides[1]) / (2 * step)
+        assert result[place[0], 0, place[1]].item() == pytest.approx(expected, rel=1e-5, abs=1e-8)
 
 
 def test_the_encoder_and_its_normalisation_compute_their_equations():
@@ -132,8 +134,8 @@ def test_the_encoder_and_its_normalisation_compute_their_equations():
     pictures = torch.rand(5, 2, 3, 9, 8, dtype=torch.float64)
     codes = model.encode(Batch(pictures))
     w = weights(model)
-    wanted = [[oracles.encoder(w, p.numpy()) for p in row] for row in pictures]
-    np.testing.assert_allclose(codes.detach().numpy(), wanted, rtol=1e-9, atol=1e-12)
+    expected = [[oracles.encoder(w, p.numpy()) for p in row] for row in pictures]
+    np.testing.assert_allclose(codes.detach().numpy(), expected, rtol=1e-9, atol=1e-12)
     z = model.normalise(codes).detach().numpy()
     for b in range(2):
         u = codes[:, b].detach().numpy()
@@ -250,8 +252,8 @@ def test_penalties_are_on_weights_or_on_representations():
     batch = Batch(torch.rand(5, 2, 3, 9, 8, dtype=torch.float64))
     model = built("corelnet", l1=0.5)
     model(batch)
-    wanted = 0.5 * sum(p.abs().sum() for p in model.sparse.parameters())
-    torch.testing.assert_close(model.penalty(), wanted)
+    expected = 0.5 * sum(p.abs().sum() for p in model.sparse.parameters())
+    torch.testing.assert_close(model.penalty(), expected)
     other = built("esbn", l1=0.5, l1_on="representations", hidden_size=5)
     other(batch)
     torch.testing.assert_close(other.penalty(), 0.5 * other.encode(batch).abs().mean())

@@ -85,8 +85,8 @@ def test_generation_draws_one_symbol_at_a_time_from_its_own_answers():
     model = SequenceModel("gru", 4, 4, input_kind="symbols", readout="every", hidden_size=8)
     prompt = torch.tensor([[0, 1], [2, 3]])
     drawn = model.generate(prompt, 6, generator=torch.Generator().manual_seed(1))
-    again = model.generate(prompt, 6, generator=torch.Generator().manual_seed(1))
-    assert drawn.shape == (6, 2) and torch.equal(drawn, again)
+    repeated = model.generate(prompt, 6, generator=torch.Generator().manual_seed(1))
+    assert drawn.shape == (6, 2) and torch.equal(drawn, repeated)
     assert model.training
     # At a temperature near zero every symbol is the likeliest one after all before it.
     text = prompt

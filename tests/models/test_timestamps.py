@@ -113,8 +113,8 @@ def test_a_gru_field_stays_between_its_bounds_over_a_gap_of_any_length():
     moved = flow(y, gaps)
     assert moved.abs().max() < 1
     for row in range(4):  # as many steps as its own gap needs, whatever the others have
-        alone = flow(y[row : row + 1], gaps[row : row + 1])[0]
-        torch.testing.assert_close(alone, moved[row], rtol=0, atol=1e-6)
+        separate = flow(y[row : row + 1], gaps[row : row + 1])[0]
+        torch.testing.assert_close(separate, moved[row], rtol=0, atol=1e-6)
 
 
 def test_a_gap_that_a_tolerance_follows_is_not_refused():
@@ -140,8 +140,8 @@ def test_latent_models_read_long_times_in_double_precision_or_refuse_them(name):
             with pytest.raises(ShapeError, match=r"spans of the task|gaps of up to"):
                 net(batch._replace(times=batch.times + UNIX))
             continue
-        wanted = double(batch._replace(inputs=x.double()))
-        assert difference(net(batch), wanted) < 1e-5
+        expected = double(batch._replace(inputs=x.double()))
+        assert difference(net(batch), expected) < 1e-5
 
 
 @pytest.mark.parametrize("name", ANSWERING)

@@ -25,8 +25,8 @@ TAKE_BLOCKS = [
 
 def build(name, block="layer-norm", **options):
     torch.manual_seed(7)
-    chosen = {"input_size": 3, "hidden_size": 4, "num_layers": 2, "block": block, **options}
-    return undamped.build(name, **chosen).double().eval()
+    choice = {"input_size": 3, "hidden_size": 4, "num_layers": 2, "block": block, **options}
+    return undamped.build(name, **choice).double().eval()
 
 
 def inputs(time=8, batch=3, size=3, seed=0):
@@ -73,13 +73,13 @@ def test_the_gated_unit_is_the_same_in_one_pass_and_by_torch(masked):
         masks = (torch.rand(1, 5, 6, dtype=dtype), torch.rand(1, 5, 7, dtype=dtype))
         masks = masks if masked else ()
         leaves = [t.clone().requires_grad_() for t in (r, e, weight, bias)]
-        found = []
+        result = []
         for context in (contextlib.nullcontext(), undamped.plain_loops()):
             with context:
                 out = gated_unit(*leaves, masks)
             weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(dtype)
-            found.append([out, *torch.autograd.grad(out, leaves, weights)])
-        for ours, theirs in zip(*found, strict=True):
+            result.append([out, *torch.autograd.grad(out, leaves, weights)])
+        for ours, theirs in zip(*result, strict=True):
             scale = float(theirs.detach().abs().max())
             torch.testing.assert_close(ours / scale, theirs / scale, atol=tolerance, rtol=0)
 
@@ -165,11 +165,11 @@ def test_padding_changes_nothing(name, both):
     mean, _ = net.mean(x, None, lengths)
     last, _ = net.last(x, None, lengths)
     for i, length in enumerate(lengths.tolist()):
-        alone, alone_state = net(x[:length, i : i + 1])
-        same(output[:length, i : i + 1], alone)
+        separate, alone_state = net(x[:length, i : i + 1])
+        same(output[:length, i : i + 1], separate)
         assert not output[length:, i].any()
         same(tuple(part[:, i : i + 1] for part in state), alone_state)
-        same(mean[i], alone[:, 0].mean(0))
+        same(mean[i], separate[:, 0].mean(0))
         same(last[i : i + 1], net.last(x[:length, i : i + 1])[0])
 
 
@@ -259,16 +259,16 @@ def test_chunks_give_what_the_whole_gives(name, block, lengths, monkeypatch):
         grads = [p.grad for p in (*leaves, *net.parameters())]
         return [output.detach(), *(p.detach() for p in parts(final)), *grads]
 
-    for call, whole in ((net, 6), (net, 11), (net.last, 6), (net.mean, 6)):
-        with short_chunks(net, all_saved=whole):
-            found = everything(call)
+    for call, full in ((net, 6), (net, 11), (net.last, 6), (net.mean, 6)):
+        with short_chunks(net, all_saved=full):
+            result = everything(call)
         # What fits whole and goes in tiles of its own needs no chunks.
-        assert bool(calls) != (whole == 11 and block != "none" and name in ("linoss", "d-linoss"))
+        assert bool(calls) != (full == 11 and block != "none" and name in ("linoss", "d-linoss"))
         calls.clear()
-        with short_chunks(net, saved=1000, all_saved=whole):
-            wanted = everything(call)
+        with short_chunks(net, saved=1000, all_saved=full):
+            expected = everything(call)
         assert not calls
-        for a, b in zip(found, wanted, strict=True):
+        for a, b in zip(result, expected, strict=True):
             assert (a is None) == (b is None) or not (a if b is None else b).any()
             if a is not None and b is not None:
                 torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-10)

@@ -56,9 +56,9 @@ def test_a_cell_is_its_field_and_a_solver(make):
     assert max(apart) < 1e-13
     # The same function has the same gradient, with respect to all parameters of the cell.
     parameters = [p for p in cell.parameters() if p.requires_grad]
-    wanted = torch.autograd.grad(torch.cat(state, -1).sin().sum(), parameters, retain_graph=True)
-    found = torch.autograd.grad(flowed.sin().sum(), parameters)
-    for a, b in zip(found, wanted, strict=True):
+    expected = torch.autograd.grad(torch.cat(state, -1).sin().sum(), parameters, retain_graph=True)
+    result = torch.autograd.grad(flowed.sin().sum(), parameters)
+    for a, b in zip(result, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-12)
 
 
@@ -72,8 +72,8 @@ def test_the_fused_scan_of_the_cell_agrees_too(make):
     begin = torch.randn(BATCH, parts * HIDDEN, dtype=torch.float64)
     with torch.no_grad():
         output, _ = cell.scan(x, begin.chunk(parts, dim=-1))
-        flowed, wanted = begin, []
+        flowed, expected = begin, []
         for drive in cell.project(x):
             flowed = step_of(field(drive), flowed, step, method)
-            wanted.append(flowed[:, :HIDDEN])
-    torch.testing.assert_close(output, torch.stack(wanted), rtol=1e-10, atol=1e-11)
+            expected.append(flowed[:, :HIDDEN])
+    torch.testing.assert_close(output, torch.stack(expected), rtol=1e-10, atol=1e-11)

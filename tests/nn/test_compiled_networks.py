@@ -70,9 +70,9 @@ def test_forward_and_backward_compile_without_a_break(name, ragged):
     for steps, batch in ((7, 2), (11, 3)):
         x = torch.randn(steps, batch, 3)
         lengths = torch.arange(batch) + steps - batch + 1 if ragged else None
-        found = gradients(compiled, net, x, None, lengths)
-        wanted = gradients(net, net, x, None, lengths)
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        result = gradients(compiled, net, x, None, lengths)
+        expected = gradients(net, net, x, None, lengths)
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.process
@@ -108,8 +108,8 @@ def test_every_network_has_shapes_without_numbers(name):
     x, lengths = torch.randn(7, 2, 3), torch.tensor([7, 3])
     for meta in (net, copy.deepcopy(real).to("meta")):
         output, state = meta(x.to("meta"), None, lengths.to("meta"))
-        wanted, wanted_state = real(x, None, lengths)
-        assert output.is_meta and output.shape == wanted.shape
+        expected, wanted_state = real(x, None, lengths)
+        assert output.is_meta and output.shape == expected.shape
         assert [part.shape for part in parts(state)] == [p.shape for p in parts(wanted_state)]
         output.sum().backward()
         assert meta.last(x.to("meta"))[0].shape == real.last(x)[0].shape
@@ -123,16 +123,18 @@ def test_the_operator_is_registered_properly(name, ragged, monkeypatch):
     home, key = (coupled_operator, "coupled") if coupled else (memory_operator, "memory")
     calls = []
     run = getattr(home, f"_{key}_scan")
-    monkeypatch.setattr(home, f"_{key}_scan", lambda *given: calls.append(given) or run(*given))
-    monkeypatch.setattr(f"undamped.kernels.{key}.scan.through_operator", lambda _: True)
+    monkeypatch.setattr(
+        home, f"_{key}_scan", lambda *arguments: calls.append(arguments) or run(*arguments)
+    )
+    monkeypatch.setattr(f"undamped.kernels.{key}.scan.runs_as_operator", lambda _: True)
     x = torch.randn(5, 2, 3, requires_grad=True)
     net(x, None, torch.tensor([5, 2]) if ragged else None)
-    ((_, *given),) = calls  # the first names the implementation
+    ((_, *arguments),) = calls  # the first names the implementation
     plain = [
         [part.detach().requires_grad_(part.requires_grad) for part in group]
         if isinstance(group, list) and group and isinstance(group[0], torch.Tensor)
         else group
-        for group in given
+        for group in arguments
     ]
     torch.library.opcheck(getattr(torch.ops.undamped, f"{key}_scan").default, tuple(plain))
 

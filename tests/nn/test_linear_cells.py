@@ -135,12 +135,12 @@ def test_the_eigenvalues_of_lru_start_uniform_in_a_disc_or_as_those_of_s5():
     A = -np.tril(np.outer(root, root), -1) - np.diag(n + 1)
     rates = np.linalg.eigvals(A + 0.5 * np.outer(root, root))
     np.testing.assert_allclose(rates.real, -0.5, atol=1e-9)
-    wanted = np.sort(rates.imag[rates.imag > 0])
+    expected = np.sort(rates.imag[rates.imag > 0])
     s5 = undamped.nn.LRU(3, 4, modes=8, start="hippo").cell(0)
     steps = 2 * s5.shrink_log.exp().detach().numpy()
     assert steps.min() >= 1e-3 and steps.max() <= 1e-1
-    np.testing.assert_allclose(s5.phase_log.exp().detach().numpy() / steps, wanted, rtol=1e-4)
-    rates = -0.5 + 1j * wanted
+    np.testing.assert_allclose(s5.phase_log.exp().detach().numpy() / steps, expected, rtol=1e-4)
+    rates = -0.5 + 1j * expected
     gains = np.abs((np.exp(rates * steps) - 1) / rates)
     np.testing.assert_allclose(s5.gain_log.exp().detach(), gains, rtol=1e-4)
     with pytest.raises(OptionError, match="smallest must be"):

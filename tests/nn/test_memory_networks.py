@@ -91,9 +91,9 @@ def test_screening_is_the_papers(variant, plain):
     expected, kept = attends_to_relevant(x.numpy(), net.cell(0))
     torch.testing.assert_close(output, torch.from_numpy(expected))
     cell = net.cell(0)
-    found = state[cell.state_names.index("relevant")].view(3, cell.relevant, 5)
+    result = state[cell.state_names.index("relevant")].view(3, cell.relevant, 5)
     for b, steps in enumerate(kept):
-        there = {tuple(row.tolist()) for row in found[b].detach().round(decimals=9)}
+        there = {tuple(row.tolist()) for row in result[b].detach().round(decimals=9)}
         assert there == {tuple(row.tolist()) for row in output[steps, b].detach().round(decimals=9)}
 
 
@@ -127,8 +127,8 @@ def test_the_cut_leaves_only_attended_paths():
     (gradient,) = torch.autograd.grad(output[-1].sum(), x)
     assert gradient[8:].abs().sum(-1).all()  # after the last cut
     uncut = build("sab", keep_every=100, top=2, truncate=4)
-    (alone,) = torch.autograd.grad(uncut(x)[0][-1].sum(), x)
-    assert not alone[:8].any() and alone[8:].any()
+    (separate,) = torch.autograd.grad(uncut(x)[0][-1].sum(), x)
+    assert not separate[:8].any() and separate[8:].any()
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_compiled_loops_agree_with_plain_ones(variant, lengths):
     net, x = build(name, **options), inputs()
     start = [part.detach() for part in net(inputs(7, seed=1))[1]]
     lengths = None if lengths is None else torch.tensor(lengths)
-    found = []
+    result = []
     for plain in (True, False):
         leaf = x.clone().requires_grad_()
         state = tuple(part.clone().requires_grad_() for part in start)
@@ -155,8 +155,8 @@ def test_compiled_loops_agree_with_plain_ones(variant, lengths):
         total.backward()
         leaves = [leaf, *state, *net.parameters()]
         gradients = [torch.zeros_like(v) if v.grad is None else v.grad for v in leaves]
-        found.append([output, *final, *gradients])
-    for a, b in zip(*found, strict=True):
+        result.append([output, *final, *gradients])
+    for a, b in zip(*result, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
 
 
@@ -200,14 +200,14 @@ def test_threads_share_the_batch():
     torch.manual_seed(0)
     net = undamped.nn.RelLSTM(3, 64)
     x = torch.randn(200, 24, 3)
-    found = []
+    result = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
         net.zero_grad()
         output, _ = net(x)
         output.square().mean().backward()
-        found.append([output.detach(), *(p.grad.clone() for p in net.parameters())])
-    for one, two in zip(*found, strict=True):
+        result.append([output.detach(), *(p.grad.clone() for p in net.parameters())])
+    for one, two in zip(*result, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
 
 

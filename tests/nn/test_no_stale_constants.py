@@ -93,10 +93,10 @@ def test_no_write_goes_unnoticed(name):
         if write is not None:
             write(net)
         expected = truth(net)
-        said = f"{write} went unnoticed: {{}}".format
-        torch.testing.assert_close(stepped(net), expected, rtol=1e-4, atol=1e-5, msg=said)
+        output = f"{write} went unnoticed: {{}}".format
+        torch.testing.assert_close(stepped(net), expected, rtol=1e-4, atol=1e-5, msg=output)
         with torch.no_grad():
-            torch.testing.assert_close(net(X)[0], expected, rtol=1e-4, atol=1e-5, msg=said)
+            torch.testing.assert_close(net(X)[0], expected, rtol=1e-4, atol=1e-5, msg=output)
 
 
 @every
@@ -119,12 +119,12 @@ def test_functional_calls_see_their_own_parameters(name):
     for call in range(8):
         scale = 1 + 0.1 * call
         fresh = {n: scale * p for n, p in net.named_parameters()}
-        found = functional_call(net, fresh, (X,))[0]
+        result = functional_call(net, fresh, (X,))[0]
         del fresh
         other = copy.deepcopy(net)
         for parameter in other.parameters():
             parameter.mul_(scale)
-        torch.testing.assert_close(found, truth(other), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(result, truth(other), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["exprnn", "spectral", "goru", "urnn", "lipschitz"])
@@ -134,10 +134,10 @@ def test_many_networks_at_once(name):
     net = build(name)
     stepped(net)
     stacked = {n: torch.stack([p, 1.1 * p]) for n, p in net.named_parameters()}
-    found = vmap(lambda p: functional_call(net, p, (X,))[0])(stacked)
-    for one, output in enumerate(found):
-        alone = {n: p[one] for n, p in stacked.items()}
-        torch.testing.assert_close(output, functional_call(net, alone, (X,))[0])
+    result = vmap(lambda p: functional_call(net, p, (X,))[0])(stacked)
+    for one, output in enumerate(result):
+        separate = {n: p[one] for n, p in stacked.items()}
+        torch.testing.assert_close(output, functional_call(net, separate, (X,))[0])
 
 
 def _write_from_elsewhere(net):
@@ -258,7 +258,7 @@ def test_small_integers_count_as_far_as_large_ones(name):
         counts = torch.tensor([lengths, 1, 100])
         expected = net(x[:longest], None, counts)
         for dtype in dtypes:
-            found = net(x[:longest], None, counts.to(dtype))
-            assert torch.equal(found[0], expected[0])
-            pairs = zip(parts(found[1]), parts(expected[1]), strict=True)
+            result = net(x[:longest], None, counts.to(dtype))
+            assert torch.equal(result[0], expected[0])
+            pairs = zip(parts(result[1]), parts(expected[1]), strict=True)
             assert all(torch.equal(a, b) for a, b in pairs)

@@ -64,8 +64,8 @@ def test_outputs_follow_the_equations(name, gradient, short_chunks):
     x, y, z = (torch.randn(*s, dtype=torch.float64) for s in ((50, 2, 3), (4, 2, 5), (4, 2, 5)))
     output, state = net(x, (y, z))
     last, last_state = net.last(x, (y, z))
-    want = oracle(net, x.numpy(), y.numpy().copy(), z.numpy().copy())
-    for got, expected in zip((output, *state), want, strict=True):
+    reference = oracle(net, x.numpy(), y.numpy().copy(), z.numpy().copy())
+    for got, expected in zip((output, *state), reference, strict=True):
         np.testing.assert_allclose(got.detach().numpy(), expected, rtol=1e-10, atol=1e-10)
     assert torch.equal(last, output[-1])
     assert all(torch.equal(a, b) for a, b in zip(last_state, state, strict=True))
@@ -126,9 +126,9 @@ def test_every_mode_agrees_with_the_plain_loop(
     ours = everything(net.forward), everything(net.last)
     for _ in plain(net, monkeypatch):
         theirs = everything(net.forward), everything(net.last)
-    for got, want in zip(itertools.chain(*ours), itertools.chain(*theirs), strict=True):
+    for got, expected in zip(itertools.chain(*ours), itertools.chain(*theirs), strict=True):
         assert not got.isnan().any()
-        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-11)
 
 
 @settings(deadline=None, max_examples=15)
@@ -152,9 +152,9 @@ def test_any_shape(steps, batch, hidden, layers, single, gradient):
     with pytest.MonkeyPatch.context() as patch:
         for _ in plain(net, patch):
             expected, _ = net(x)
-            want = torch.autograd.grad((expected**2).sum(), (x, *net.parameters()))
+            reference = torch.autograd.grad((expected**2).sum(), (x, *net.parameters()))
     tolerance = 1e-4 if single else 1e-10
-    for a, b in zip((output, *got), (expected, *want), strict=True):
+    for a, b in zip((output, *got), (expected, *reference), strict=True):
         torch.testing.assert_close(
             a, b, rtol=tolerance, atol=tolerance * float(b.detach().abs().max() + 1e-3)
         )
@@ -185,8 +185,8 @@ def test_reversible_agrees_with_stored_over_17984_steps(alpha, fresh, kept):
         for net.gradient in ("reversible", "stored"):
             with kernel_limits(anchors=kept):
                 output, _ = net.last(x.to(dtype))
-            found = torch.autograd.grad((output**2).sum(), net.parameters())
-            gradients[dtype, net.gradient] = torch.cat([g.flatten().double() for g in found])
+            result = torch.autograd.grad((output**2).sum(), net.parameters())
+            gradients[dtype, net.gradient] = torch.cat([g.flatten().double() for g in result])
 
     def distance(one, other):
         return float((gradients[one] - gradients[other]).norm() / gradients[other].norm())
@@ -202,17 +202,17 @@ def test_an_inexact_run_backwards_is_noticed_and_done_again(short_chunks):
     torch.manual_seed(0)
     net = undamped.nn.UnICORNN(2, 4, 2)
     x = torch.randn(200, 2, 2, requires_grad=True)
-    wanted = (x, *net.parameters())
+    expected = (x, *net.parameters())
     net.gradient = "checkpoint"
-    want = torch.autograd.grad(net(x)[0].sum(), wanted)
+    reference = torch.autograd.grad(net(x)[0].sum(), expected)
     net.gradient = "reversible"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        torch.autograd.grad(net(x)[0].sum(), wanted)
+        torch.autograd.grad(net(x)[0].sum(), expected)
     warned = pytest.warns(InversionWarning, match="Choose gradient='checkpoint'")
     with warned, kernel_limits(inversion_tolerance=-1.0):
-        got = torch.autograd.grad(net(x)[0].sum(), wanted)
-    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+        got = torch.autograd.grad(net(x)[0].sum(), expected)
+    assert all(torch.equal(a, b) for a, b in zip(got, reference, strict=True))
 
 
 @pytest.mark.parametrize("gradient", MODES)
@@ -269,10 +269,10 @@ def test_the_pieces_of_a_sequence_give_the_whole():
     net = undamped.nn.UnICORNN(3, 8, 2)
     x = torch.randn(100, 2, 3)
     with torch.no_grad():
-        whole, final = net(x)
+        full, final = net(x)
         first, state = net(x[:37])
         second, state = net(x[37:], state)
-    assert torch.equal(torch.cat([first, second]), whole)
+    assert torch.equal(torch.cat([first, second]), full)
     assert all(torch.equal(a, b) for a, b in zip(state, final, strict=True))
 
 
@@ -299,8 +299,8 @@ def test_compiler_and_exporter_see_one_operator():
     output = compiled(x)[0]
     torch.testing.assert_close(output, expected)
     got = torch.autograd.grad(output.sum(), net.parameters())
-    want = torch.autograd.grad(net(x)[0].sum(), net.parameters())
-    for a, b in zip(got, want, strict=True):
+    reference = torch.autograd.grad(net(x)[0].sum(), net.parameters())
+    for a, b in zip(got, reference, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -313,16 +313,16 @@ def test_kept_tanh_values_spare_products_and_change_nothing(gradient, single):
     net = undamped.nn.UnICORNN(3, 8, 2, gradient=gradient, dropout=0.3).to(dtype)
     x = torch.randn(70, 4, 3, dtype=dtype, requires_grad=True)
     lengths = torch.tensor([70, 33, 52, 1])
-    found = []
+    result = []
     for kept in (0, 2, 100):  # none, two or all of five chunks
         torch.manual_seed(1)
         replay_bytes = kept * 16 * 32 * x.element_size()
         with kernel_limits(chunk_steps=16, wide=8, replay_bytes=replay_bytes):
             output, state = net(x, None, lengths)
         loss = output.square().sum() + sum(s.sum() for s in state)
-        found.append(torch.autograd.grad(loss, [x, *net.parameters()]))
-    for other in found[1:]:
-        for one, two in zip(found[0], other, strict=True):
+        result.append(torch.autograd.grad(loss, [x, *net.parameters()]))
+    for other in result[1:]:
+        for one, two in zip(result[0], other, strict=True):
             assert torch.equal(one, two)
 
 
@@ -331,16 +331,16 @@ def test_the_backward_pass_takes_the_shares_of_the_forward_pass():
     torch.manual_seed(0)
     net = undamped.nn.UnICORNN(3, 32, 2).double()
     x = torch.randn(20, 8, 3, dtype=torch.float64)
-    before, found = torch.get_num_threads(), []
+    before, result = torch.get_num_threads(), []
     try:
         for forward, backward in ((1, 1), (2, 1), (1, 2), (2, 2)):
             torch.set_num_threads(forward)
             with kernel_limits(batch_grain=1):
                 loss = net(x)[0].square().sum()
             torch.set_num_threads(backward)
-            found.append(torch.autograd.grad(loss, list(net.parameters())))
+            result.append(torch.autograd.grad(loss, list(net.parameters())))
     finally:
         torch.set_num_threads(before)
-    for other in found[1:]:
-        for one, two in zip(found[0], other, strict=True):
+    for other in result[1:]:
+        for one, two in zip(result[0], other, strict=True):
             torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-12)

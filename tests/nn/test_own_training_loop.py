@@ -47,8 +47,8 @@ def train(net, optimiser, steps=60):
 
 def all_kept(cell):
     """Whether every promise holds but those about the first moment."""
-    found = [one for one in measure(cell) if one.promise.kind.value != "starts-isometric"]
-    return all(result.holds for result in found)
+    actual = [one for one in measure(cell) if one.promise.kind.value != "starts-isometric"]
+    return all(result.holds for result in actual)
 
 
 @pytest.mark.slow
@@ -129,15 +129,15 @@ def test_two_optimisers_count_their_own_updates():
 
 def test_rebasing_goes_on_where_a_file_left_it():
     torch.manual_seed(0)
-    whole = undamped.nn.expRNN(3, 8, rebase_every=4)
+    full = undamped.nn.expRNN(3, 8, rebase_every=4)
     torch.manual_seed(0)
     first = undamped.nn.expRNN(3, 8, rebase_every=4)
-    train(whole, torch.optim.SGD(whole.parameters(), lr=0.1), 9)
+    train(full, torch.optim.SGD(full.parameters(), lr=0.1), 9)
     train(first, torch.optim.SGD(first.parameters(), lr=0.1), 3)
     second = undamped.nn.expRNN(3, 8, rebase_every=4)
     second.load_state_dict(first.state_dict())
     train(second, torch.optim.SGD(second.parameters(), lr=0.1), 6)
-    for one, two in zip(whole.state_dict().values(), second.state_dict().values(), strict=True):
+    for one, two in zip(full.state_dict().values(), second.state_dict().values(), strict=True):
         assert torch.equal(one, two)
     old = {name: t for name, t in first.state_dict().items() if "updates" not in name}
     second.load_state_dict(old)
@@ -221,8 +221,8 @@ def test_updates_by_other_means_are_noticed(name):
 
 @pytest.mark.parametrize("name, option", [("nnrnn", "scale_penalty"), ("lstm", None)])
 def test_a_forgotten_penalty_is_noticed_once(name, option):
-    chosen = {option: 0.1} if option else {"orthogonality_penalty": 0.1}
-    net = undamped.build(name, input_size=3, hidden_size=8, **chosen)
+    choice = {option: 0.1} if option else {"orthogonality_penalty": 0.1}
+    net = undamped.build(name, input_size=3, hidden_size=8, **choice)
     optimiser = torch.optim.SGD(net.parameters(), lr=0.01)
     train(net, optimiser, 2)
     with pytest.warns(UserWarning, match="penalty") as seen:
@@ -230,7 +230,7 @@ def test_a_forgotten_penalty_is_noticed_once(name, option):
             net(torch.randn(5, 2, 3))[0].sum().backward()
             optimiser.step()
     assert len(seen) == 1
-    other = undamped.build(name, input_size=3, hidden_size=8, **dict.fromkeys(chosen, 0.0))
+    other = undamped.build(name, input_size=3, hidden_size=8, **dict.fromkeys(choice, 0.0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         torch.optim.SGD(other.parameters(), lr=0.01).step()
@@ -241,9 +241,9 @@ def test_the_penalty_of_a_model_is_that_of_its_parts():
     model = torch.nn.ModuleList([net, undamped.nn.nnRNN(3, 8), torch.nn.Linear(3, 3)])
     with torch.no_grad():
         model[1].cell(0).free_parameters()[1].mul_(1.5)
-    wanted = net.penalty() + model[1].cell(0).penalty()
-    assert wanted > 0
-    torch.testing.assert_close(undamped.nn.penalty(model), wanted)
+    expected = net.penalty() + model[1].cell(0).penalty()
+    assert expected > 0
+    torch.testing.assert_close(undamped.nn.penalty(model), expected)
     assert undamped.nn.penalty(torch.nn.Linear(2, 2)) == 0
     assert undamped.nn.penalty(torch.nn.Identity()) == 0
 

@@ -146,9 +146,9 @@ def test_every_option_changes_something(name, option):
     seen = []
     for options in ({}, {option: value}):
         torch.manual_seed(2)
-        chosen = {"project_every": {"rebase_every": 1}}.get(option, {}) if name == "exprnn" else {}
+        choice = {"project_every": {"rebase_every": 1}}.get(option, {}) if name == "exprnn" else {}
         net = undamped.build(
-            name, input_size=3, hidden_size=8, num_layers=5, **{**chosen, **options}
+            name, input_size=3, hidden_size=8, num_layers=5, **{**choice, **options}
         )
         seen.append(behaviour(net.double(), inputs(4)))
     assert seen[0].shape != seen[1].shape or not torch.equal(seen[0], seen[1])
@@ -427,11 +427,11 @@ def test_eurnn_by_layers_equals_eurnn_by_its_matrix(options):
 
 
 @pytest.mark.slow
-def test_urnn_by_transforms_equals_urnn_by_its_matrix(monkeypatch):
+def test_urnn_by_transforms_equals_urnn_by_its_matrix():
     net, x = perturbed("urnn", hidden=8), inputs(6).requires_grad_(True)
     results = []
     for limit in (256, 4):
-        monkeypatch.setattr(net.cell(0), "dense_up_to", limit)
+        net.cell(0).dense_up_to = limit
         output = net(x)[0]
         gradients = torch.autograd.grad(output.sin().sum(), [x, *net.parameters()])
         results.append((output, *gradients))

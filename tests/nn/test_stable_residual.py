@@ -118,10 +118,10 @@ def test_frozen_parameters_are_left_out(kind, frozen):
     net, y = build(kind), torch.randn(3, 4, requires_grad=True)
     for name, parameter in net.layers.named_parameters():
         parameter.requires_grad_(not name.startswith(frozen))
-    wanted = [y, *(p for p in net.parameters() if p.requires_grad)]
+    expected = [y, *(p for p in net.parameters() if p.requires_grad)]
     results = []
     for net.reversible in (True, False):
-        results.append(torch.autograd.grad(net(y).sin().sum(), wanted))
+        results.append(torch.autograd.grad(net(y).sin().sum(), expected))
     for a, b in zip(*results, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
@@ -151,9 +151,9 @@ def test_a_change_between_the_passes_is_noticed():
 def test_gradients_of_gradients_are_refused_not_dropped():
     net, y = build("hamiltonian"), torch.randn(3, 4, requires_grad=True)
     slope = torch.autograd.grad(net(y).sum(), y, create_graph=True)[0].pow(2).sum()
-    for wanted in (y, net.layers.weight):
+    for expected in (y, net.layers.weight):
         with pytest.raises(OptionError, match="reversible=False"):
-            torch.autograd.grad(slope, wanted, retain_graph=True)
+            torch.autograd.grad(slope, expected, retain_graph=True)
     first, _ = torch.autograd.grad(net(y).sum(), [y, net.layers.weight], create_graph=True)
     first.mul_(2)
     net.requires_grad_(False)

@@ -53,9 +53,9 @@ def test_weights_go_both_ways(ours, theirs, bias, bidirectional):
     fresh.load_state_dict(net.state_dict())  # the names here load as before
     assert next(iter(net.state_dict())) == "cells.0.weight_ih"
     agree(fresh(X), net(X))
-    whole = nn.ModuleDict({"inner": ours(3, 5, **options, dtype=torch.float64)})
-    whole.load_state_dict({f"inner.{name}": t for name, t in other.state_dict().items()})
-    agree(whole["inner"](X), other(X))
+    full = nn.ModuleDict({"inner": ours(3, 5, **options, dtype=torch.float64)})
+    full.load_state_dict({f"inner.{name}": t for name, t in other.state_dict().items()})
+    agree(full["inner"](X), other(X))
 
 
 @twins
@@ -89,11 +89,11 @@ def test_an_lstm_may_be_projected(bidirectional):
     packed = nn.utils.rnn.pack_padded_sequence(X, lengths, enforce_sorted=False)
     state = tuple(torch.randn_like(part) for part in other(X)[1])
     for given in ((X,), (X, state), (packed, state), (X[:1], state)):
-        found, wanted = net(*given), other(*given)
+        result, expected = net(*given), other(*given)
         if given[0] is packed:
-            found, wanted = ((one[0].data, one[1]) for one in (found, wanted))
-        agree(found, wanted)
-        for module, (output, (h, c)) in ((net, found), (other, wanted)):
+            result, expected = ((one[0].data, one[1]) for one in (result, expected))
+        agree(result, expected)
+        for module, (output, (h, c)) in ((net, result), (other, expected)):
             module.zero_grad()
             (output.square().sum() + h.sum() + c.sin().sum()).backward()
         for name in other.state_dict():

@@ -25,32 +25,32 @@ def van_der_pol(rate):
 
 @pytest.fixture
 def switched(monkeypatch):
-    found = []
+    result = []
     usual = AutoStepper._switch
 
     def switch(self, solver, t):
-        found.append(solver.name)
+        result.append(solver.name)
         usual(self, solver, t)
 
     monkeypatch.setattr(AutoStepper, "_switch", switch)
-    return found
+    return result
 
 
 @torch.no_grad()
 def test_a_stiff_field_is_handed_over(switched):
     field = van_der_pol(1e4)
-    found = solve(field, START, [0.0, 0.5], method="auto", **TOLERANCE)
-    wanted = solve(field, START, [0.0, 0.5], method="radau5", rtol=1e-7, atol=1e-9)
-    assert switched[0] == "radau5" and found.evaluations < 4000
-    torch.testing.assert_close(found.final, wanted.final, rtol=1e-3, atol=1e-3)
+    result = solve(field, START, [0.0, 0.5], method="auto", **TOLERANCE)
+    expected = solve(field, START, [0.0, 0.5], method="radau5", rtol=1e-7, atol=1e-9)
+    assert switched[0] == "radau5" and result.evaluations < 4000
+    torch.testing.assert_close(result.final, expected.final, rtol=1e-3, atol=1e-3)
 
 
 @torch.no_grad()
 def test_a_mild_field_stays_explicit(switched):
-    found = solve(van_der_pol(1.0), START, [0.0, 10.0], method="auto", **TOLERANCE)
+    result = solve(van_der_pol(1.0), START, [0.0, 10.0], method="auto", **TOLERANCE)
     plain = solve(van_der_pol(1.0), START, [0.0, 10.0], method="tsit5", **TOLERANCE)
     assert not switched
-    torch.testing.assert_close(found.final, plain.final, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(result.final, plain.final, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.slow
@@ -61,10 +61,10 @@ def test_a_field_that_calms_down_is_handed_back(switched):
         return -rate * (y - torch.cos(5 * t))
 
     start = torch.ones(2, 1, dtype=torch.float64)
-    found = solve(field, start, [0.0, 6.0], method="auto", **TOLERANCE)
-    wanted = solve(field, start, [0.0, 6.0], method="radau5", rtol=1e-9, atol=1e-11)
+    result = solve(field, start, [0.0, 6.0], method="auto", **TOLERANCE)
+    expected = solve(field, start, [0.0, 6.0], method="radau5", rtol=1e-9, atol=1e-11)
     assert switched[:2] == ["radau5", "tsit5"]
-    torch.testing.assert_close(found.final, wanted.final, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(result.final, expected.final, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "backprop"])
@@ -76,10 +76,10 @@ def test_gradients_go_through_both_kinds_of_steps(gradient, switched):
 
     start = torch.full((1, 2), 1.5, dtype=torch.float64)
     final = solve(field, start, [0.0, 1.0], method="auto", gradient=gradient, **TOLERANCE).final
-    (found,) = torch.autograd.grad(final.sum(), rate)
+    (result,) = torch.autograd.grad(final.sum(), rate)
     assert "radau5" in switched
     # The state follows y³ = rate · cos t, but for a lag of 1/3e4.
-    assert float(found) == pytest.approx(2 / 3 * math.cos(1.0) ** (1 / 3), rel=1e-3)
+    assert float(result) == pytest.approx(2 / 3 * math.cos(1.0) ** (1 / 3), rel=1e-3)
 
 
 def test_what_does_not_fit_is_said():

@@ -43,10 +43,10 @@ def test_log_density_of_a_linear_flow_is_the_change_of_variables(gradient):
     x = torch.randn(6, 2)
     transport = torch.matrix_exp(field.matrix * 1.5)
     normal = torch.distributions.MultivariateNormal(torch.zeros(2), transport @ transport.T)
-    found, wanted = flow.log_prob(x), normal.log_prob(x)
-    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-6)
-    (a,) = torch.autograd.grad(found.sum(), field.matrix)
-    (b,) = torch.autograd.grad(wanted.sum(), field.matrix)
+    result, expected = flow.log_prob(x), normal.log_prob(x)
+    torch.testing.assert_close(result, expected, rtol=1e-6, atol=1e-6)
+    (a,) = torch.autograd.grad(result.sum(), field.matrix)
+    (b,) = torch.autograd.grad(expected.sum(), field.matrix)
     torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
 
 
@@ -54,20 +54,20 @@ def test_the_end_time_can_be_learned():
     field = Linear()
     flow = ContinuousFlow(field, 2, trace="exact", train_end=True, rtol=1e-9, atol=1e-10)
     x = torch.randn(4, 2)
-    (found,) = torch.autograd.grad(flow.log_prob(x).sum(), flow.root_end)
+    (result,) = torch.autograd.grad(flow.log_prob(x).sum(), flow.root_end)
     root = flow.root_end.detach().clone().requires_grad_()
     transport = torch.matrix_exp(field.matrix.detach() * root**2)
     normal = torch.distributions.MultivariateNormal(torch.zeros(2), transport @ transport.T)
-    (wanted,) = torch.autograd.grad(normal.log_prob(x).sum(), root)
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    (expected,) = torch.autograd.grad(normal.log_prob(x).sum(), root)
+    torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_sampling_and_density_agree():
     flow = ContinuousFlow(ConcatSquashField(2, 16), 2, rtol=1e-8, atol=1e-9).eval()
     with torch.no_grad():
         x, density = flow.sample(20, generator=torch.Generator().manual_seed(1))
-        again = flow(x)
-    torch.testing.assert_close(density, again.log_prob, rtol=1e-5, atol=1e-6)
+        repeated = flow(x)
+    torch.testing.assert_close(density, repeated.log_prob, rtol=1e-5, atol=1e-6)
     assert flow.evaluations > 0
 
 
@@ -128,10 +128,10 @@ def test_hutchinson_is_unbiased(kind):
     t = torch.tensor(0.3)
     with torch.no_grad():
         noise = draw_noise(kind, z.shape, z, torch.Generator().manual_seed(0))
-        _, exact, wanted = field_and_trace(field, t, z[:1], None)
+        _, exact, expected = field_and_trace(field, t, z[:1], None)
         _, estimate, frobenius = field_and_trace(field, t, z, noise)
     assert abs(float(estimate.mean() - exact)) < 5 * float(estimate.std()) / 200
-    assert abs(float(frobenius.mean() - wanted)) < 5 * float(frobenius.std()) / 200
+    assert abs(float(frobenius.mean() - expected)) < 5 * float(frobenius.std()) / 200
 
 
 def test_the_bottleneck_is_unbiased_and_quieter():
@@ -222,8 +222,8 @@ def test_regularisers_are_weighed_into_what_training_adds(kinetic, jacobian, tra
     flow = undamped.models.FFJORD(2, kinetic_weight=kinetic, jacobian_weight=jacobian, **options)
     assert flow.penalty() == 0
     result = flow(torch.randn(16, 2))
-    wanted = kinetic * result.kinetic.mean() + jacobian * result.jacobian.mean()
-    torch.testing.assert_close(flow.penalty(), wanted, rtol=0, atol=0)
+    expected = kinetic * result.kinetic.mean() + jacobian * result.jacobian.mean()
+    torch.testing.assert_close(flow.penalty(), expected, rtol=0, atol=0)
     assert (flow.penalty() > 0) == bool(kinetic or jacobian)
     if kinetic or jacobian:
         flow.penalty().backward()
@@ -236,8 +236,8 @@ def test_regularisers_are_weighed_into_what_training_adds(kinetic, jacobian, tra
 
 def test_the_jacobian_of_a_bottleneck_is_weighed_too():
     flow = undamped.models.FFJORD(4, bottleneck_size=2, trace="bottleneck", jacobian_weight=0.1)
-    wanted = 0.1 * flow(torch.randn(16, 4)).jacobian.mean()
-    torch.testing.assert_close(flow.penalty(), wanted, rtol=0, atol=0)
+    expected = 0.1 * flow(torch.randn(16, 4)).jacobian.mean()
+    torch.testing.assert_close(flow.penalty(), expected, rtol=0, atol=0)
     assert flow.penalty() > 0
 
 
@@ -286,10 +286,10 @@ def test_flows_answer_in_inference_mode(trace, training):
 def test_a_conditional_flow_answers_in_inference_mode():
     flow = ContinuousFlow(ConcatSquashField(2, 8, context_size=1), 2).eval()
     x, context = torch.randn(4, 2), torch.randn(4, 1)
-    wanted = flow.log_prob(x, context).detach()
+    expected = flow.log_prob(x, context).detach()
     with torch.inference_mode():
-        found = flow.log_prob(x * 1, context * 1)
-    torch.testing.assert_close(found.clone(), wanted)
+        result = flow.log_prob(x * 1, context * 1)
+    torch.testing.assert_close(result.clone(), expected)
 
 
 class Drift(nn.Module):
@@ -311,10 +311,10 @@ def test_a_field_that_does_not_see_the_state_has_no_trace(gradient, trace, train
     x = torch.randn(4, 2, requires_grad=True)
     result = flow(x)
     normal = torch.distributions.Normal(0.0, 1.0)
-    wanted = normal.log_prob(x - 0.5 * flow.field.drift).sum(1)
-    torch.testing.assert_close(result.log_prob, wanted)
+    expected = normal.log_prob(x - 0.5 * flow.field.drift).sum(1)
+    torch.testing.assert_close(result.log_prob, expected)
     assert float(result.jacobian.detach().abs().max()) == 0
     for name in [x, *([flow.field.drift] if train else [])]:
         (a,) = torch.autograd.grad(result.log_prob.sum(), name, retain_graph=True)
-        (b,) = torch.autograd.grad(wanted.sum(), name, retain_graph=True)
+        (b,) = torch.autograd.grad(expected.sum(), name, retain_graph=True)
         torch.testing.assert_close(a, b)

@@ -80,8 +80,10 @@ from undamped.ode.fields import PerceptronField
 undamped.NeuralODE(PerceptronField(2, 4))(torch.ones(1, 2))
 print("torch._dynamo" in sys.modules)
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "False"
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.strip() == "False"
 
 
 class Between(nn.Module):
@@ -110,13 +112,13 @@ def test_compiled_is_the_same_values_and_gradients(make):
     torch.manual_seed(0)
     torch._dynamo.reset()
     model, x = make(), torch.randn(5, 2)
-    wanted = model(x)
-    wanted.sum().backward()
+    expected = model(x)
+    expected.sum().backward()
     gradients = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
     # Without a code generator: what is looked at is what the compiler takes for itself.
-    found = torch.compile(model, backend="aot_eager")(x)
-    found.sum().backward()
-    assert torch.allclose(found, wanted, atol=1e-6)
+    result = torch.compile(model, backend="aot_eager")(x)
+    result.sum().backward()
+    assert torch.allclose(result, expected, atol=1e-6)
     for parameter, gradient in zip(model.parameters(), gradients, strict=True):
         assert torch.allclose(parameter.grad, gradient, atol=1e-5)

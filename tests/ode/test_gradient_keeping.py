@@ -85,24 +85,26 @@ def test_penalties_are_the_integrals_of_their_equations(double):
     times = np.linspace(0, T, 321)
     loss = (model(x) * target).sum()
     rates, y = by_scipy(model, x, target @ model.head.weight.detach(), times)
-    wanted = trapezoid(rates**2, times, axis=1).mean()
-    assert model.penalty(loss).item() == pytest.approx(2 * wanted, rel=1e-3)
+    expected = trapezoid(rates**2, times, axis=1).mean()
+    assert model.penalty(loss).item() == pytest.approx(2 * expected, rel=1e-3)
     met, parameters = model._waypoints, list(model.flow.parameters())
     pulls = adjoints(loss, met, create_graph=False)
-    found = parameter_gradients(met, pulls, parameters, create_graph=False)
-    np.testing.assert_allclose(found.numpy(), y[::4], atol=1e-8)
+    result = parameter_gradients(met, pulls, parameters, create_graph=False)
+    np.testing.assert_allclose(result.numpy(), y[::4], atol=1e-8)
     norms = np.linalg.norm(y, axis=1)
-    wanted = trapezoid(np.gradient(np.log(norms), times) ** 2, times)
-    assert parameter_penalty(loss, met, parameters).item() == pytest.approx(wanted, rel=1e-3)
+    expected = trapezoid(np.gradient(np.log(norms), times) ** 2, times)
+    assert parameter_penalty(loss, met, parameters).item() == pytest.approx(expected, rel=1e-3)
     cosines = y @ y[-1] / norms / norms[-1]
-    wanted = trapezoid(np.maximum(0, 0.99 - cosines) ** 2, times)
-    assert direction_penalty(loss, met, parameters, 0.99).item() == pytest.approx(wanted, rel=1e-3)
-    wanted = np.linalg.norm(trapezoid(y, times, axis=0)) / trapezoid(norms, times)
-    assert coherence(found, spans(met)) == pytest.approx(wanted, rel=1e-3)
+    expected = trapezoid(np.maximum(0, 0.99 - cosines) ** 2, times)
+    assert direction_penalty(loss, met, parameters, 0.99).item() == pytest.approx(
+        expected, rel=1e-3
+    )
+    expected = np.linalg.norm(trapezoid(y, times, axis=0)) / trapezoid(norms, times)
+    assert coherence(result, spans(met)) == pytest.approx(expected, rel=1e-3)
     # What y adds up to is the gradient itself.
     gradient = torch.autograd.grad(loss, parameters)
-    whole = np.concatenate([part.numpy().ravel() for part in gradient])
-    np.testing.assert_allclose(trapezoid(y, times, axis=0), whole, atol=1e-4)
+    full = np.concatenate([part.numpy().ravel() for part in gradient])
+    np.testing.assert_allclose(trapezoid(y, times, axis=0), full, atol=1e-4)
 
 
 def along_depth(field, theta, z0, pull, times):
@@ -130,7 +132,7 @@ def test_what_is_said_about_the_share_of_the_parameters(double):
         return torch.tanh(theta.reshape(n, n) @ z + torch.sin(t)) * theta[:n]
 
     h, t = 1e-4, torch.tensor(0.7)
-    found = along_depth(
+    result = along_depth(
         field, theta, np.ones(n), np.array([1.0, -2.0, 0.5]), (0.7 - h, 0.7, 0.7 + h)
     )
 
@@ -138,8 +140,8 @@ def test_what_is_said_about_the_share_of_the_parameters(double):
         return torch.func.jacrev(field, 2)(t, z, theta)  # G
 
     times = (t - h, t, t + h)
-    y = [a @ share(time, z) for time, (z, a) in zip(times, found, strict=True)]
-    z, a = found[1]
+    y = [a @ share(time, z) for time, (z, a) in zip(times, result, strict=True)]
+    z, a = result[1]
     here, jacobian = share(t, z), torch.func.jacrev(field, 1)(t, z, theta)
     slope = field(t, z, theta)
     moved = torch.func.jacrev(lambda s: share(t + s, z + s * slope))(torch.zeros(()))  # dG/dt
@@ -159,10 +161,10 @@ def test_shares_of_fields_that_commute_do_not_move(double):
     def field(t, z, theta):
         return theta[0] * matrix @ z + theta[1] * matrix @ matrix @ z
 
-    found = along_depth(field, theta, np.ones(3), np.array([1.0, -2.0, 0.5]), (0.0, 1.0, T))
-    y = [a @ torch.func.jacrev(field, 2)(torch.zeros(()), z, theta) for z, a in found]
+    result = along_depth(field, theta, np.ones(3), np.array([1.0, -2.0, 0.5]), (0.0, 1.0, T))
+    y = [a @ torch.func.jacrev(field, 2)(torch.zeros(()), z, theta) for z, a in result]
     torch.testing.assert_close(torch.stack(y), y[0].expand(3, -1), rtol=1e-8, atol=1e-9)
-    norms = [a.norm().item() for _, a in found]
+    norms = [a.norm().item() for _, a in result]
     assert max(norms) > 1.2 * min(norms)  # though the gradient itself does
 
 
@@ -178,8 +180,8 @@ def test_every_direction_costs_what_its_mean_says(double):
         return every_direction_penalty(met).item()
 
     symmetric = (matrix + matrix.T) / 2
-    wanted = (matrix.trace() ** 2 + 2 * symmetric.square().sum()) / (n * (n + 2))
-    assert penalty(matrix) == pytest.approx(0.5 * wanted.item(), rel=0.05)
+    expected = (matrix.trace() ** 2 + 2 * symmetric.square().sum()) / (n * (n + 2))
+    assert penalty(matrix) == pytest.approx(0.5 * expected.item(), rel=0.05)
     assert penalty(matrix - matrix.T) == pytest.approx(0.0, abs=1e-20)
 
 
@@ -208,8 +210,8 @@ def test_gradients_of_penalties_are_those_of_differences(name, options, kept, do
                 p.add_(shift * direction)
         return undamped.nn.penalty(model, (model(x) - target).square().mean())
 
-    found = torch.autograd.grad(value(), parameters, allow_unused=True)
-    slope = sum((g * d).sum() for g, d in zip(found, along, strict=True) if g is not None)
+    result = torch.autograd.grad(value(), parameters, allow_unused=True)
+    slope = sum((g * d).sum() for g, d in zip(result, along, strict=True) if g is not None)
     up, down = value(1e-5).item(), value(-2e-5).item()
     assert slope.item() == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-9)
     assert model.evaluations > 0

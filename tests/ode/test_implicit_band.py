@@ -40,22 +40,22 @@ def test_systems_with_a_band():
     sizes = torch.tensor([h, 2 * h, h], dtype=D).view(3, 1, 1)
     for number, shift in enumerate(shifts):
         asked = right if number == 0 else torch.complex(right, right.flip(1))
-        whole = shift * torch.eye(SIZE, dtype=D) - sizes * full
-        wanted = torch.linalg.solve(whole.to(asked.dtype), asked)
-        torch.testing.assert_close(factors.solve(number, asked), wanted)
+        complete = shift * torch.eye(SIZE, dtype=D) - sizes * full
+        expected = torch.linalg.solve(complete.to(asked.dtype), asked)
+        torch.testing.assert_close(factors.solve(number, asked), expected)
 
 
 def test_stages_with_a_band():
     parts, weights, h = [matrices(2, 1), matrices(2, 2)], ((0.2, -0.1), (0.7, 0.3)), 0.4
     right = torch.randn(2, 2, SIZE, dtype=D)
-    whole = torch.eye(2 * SIZE, dtype=D).repeat(2, 1, 1).view(2, 2, SIZE, 2, SIZE)
+    full = torch.eye(2 * SIZE, dtype=D).repeat(2, 1, 1).view(2, 2, SIZE, 2, SIZE)
     for i in (0, 1):
         for j in (0, 1):
-            whole[:, i, :, j] -= h * weights[i][j] * parts[j]
-    flat = whole.reshape(2, 2 * SIZE, 2 * SIZE)
-    wanted = torch.linalg.solve(flat.mT, right.transpose(0, 1).reshape(2, -1, 1))
-    found = solve_stages([BAND.stored(part) for part in parts], h, weights, BAND, right)
-    torch.testing.assert_close(found, wanted.view(2, 2, SIZE).transpose(0, 1))
+            full[:, i, :, j] -= h * weights[i][j] * parts[j]
+    flat = full.reshape(2, 2 * SIZE, 2 * SIZE)
+    expected = torch.linalg.solve(flat.mT, right.transpose(0, 1).reshape(2, -1, 1))
+    result = solve_stages([BAND.stored(part) for part in parts], h, weights, BAND, right)
+    torch.testing.assert_close(result, expected.view(2, 2, SIZE).transpose(0, 1))
 
 
 def diffusion(points, rate=1.0):
@@ -121,7 +121,7 @@ def test_solutions_are_those_of_full_matrices(how):
         field = lambda t, y: flat(t, y.reshape(-1)).view(10, 10)  # noqa: E731
     tight = {"rtol": 1e-7, "atol": 1e-9}
     with torch.no_grad():  # by a method that knows no bands
-        wanted = solve(field, start, [0.0, 0.02], method="rodas5p", **tight).final
+        expected = solve(field, start, [0.0, 0.02], method="rodas5p", **tight).final
     matrix = torch.func.jacrev(lambda y: field(0.0, y))(start)
     methods = {
         "found": Radau5(),
@@ -134,8 +134,8 @@ def test_solutions_are_those_of_full_matrices(how):
     if how == "differenced":
         asked = lambda t, y: field(t, y.detach()).detach()  # noqa: E731
     with torch.no_grad():
-        found = solve(asked, start, [0.0, 0.02], method=methods[how], **tight).final
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-7)
+        result = solve(asked, start, [0.0, 0.02], method=methods[how], **tight).final
+    torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_solutions_are_those_of_full_matrices(how):
 @pytest.mark.parametrize("steps", ["batch", "sample"])
 @pytest.mark.parametrize("method", [Radau5, SDIRK4])
 def test_gradients_are_those_of_full_matrices(method, steps, gradient):
-    found = []
+    result = []
     starts = bump(70) * torch.tensor([[1.0], [0.5]], dtype=D)
     for solver in (method(band=(1, 1)), method()):
         rate = torch.tensor(1.0, dtype=D, requires_grad=True)
@@ -158,6 +158,6 @@ def test_gradients_are_those_of_full_matrices(method, steps, gradient):
             rtol=1e-5,
             atol=1e-7,
         ).final
-        found.append(torch.autograd.grad(final.pow(2).sum(), (rate, start)))
-    for one, two in zip(*found, strict=True):
+        result.append(torch.autograd.grad(final.pow(2).sum(), (rate, start)))
+    for one, two in zip(*result, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-7, atol=1e-9)

@@ -94,8 +94,8 @@ def gradient_of(field, start, end=1.0, **how):
     y0 = start.clone().requires_grad_()
     final = solve(field, y0, [0.0, end], **how).final
     weights = torch.linspace(1, 2, final.numel(), dtype=final.dtype).view(final.shape)
-    found = torch.autograd.grad((weights * final).sum(), [y0, *field.parameters()])
-    return final.detach(), found
+    result = torch.autograd.grad((weights * final).sum(), [y0, *field.parameters()])
+    return final.detach(), result
 
 
 @cache
@@ -110,9 +110,9 @@ def test_coupled_rows_are_one_system(name, method, gradient):
     how = {"options": {"step_size": 0.05}}
     if solver.adaptive:
         how = {"rtol": 1e-6, "atol": 1e-8} if solver.order > 3 else {"rtol": 1e-4, "atol": 1e-5}
-    final, found = gradient_of(*problem(name), method=method, gradient=gradient, **how)
+    final, result = gradient_of(*problem(name), method=method, gradient=gradient, **how)
     tolerance = 2e-1 if not solver.adaptive else 5e-4 if solver.order > 3 else 5e-3
-    for one, other in zip((final, *found), (truth(name)[0], *truth(name)[1]), strict=True):
+    for one, other in zip((final, *result), (truth(name)[0], *truth(name)[1]), strict=True):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
@@ -140,9 +140,9 @@ def test_products_alone_find_the_same(method, gradient):
     """Beyond the size of matrices GMRES solves, with one Krylov space for coupled rows."""
     field, start = problem("graph")
     how = {"gradient": gradient, "options": {"step_size": 0.5}}
-    wanted = gradient_of(field, start, method=solvers[method](), **how)
-    found = gradient_of(field, start, method=solvers[method](dense_size=1), **how)
-    for one, other in zip([found[0], *found[1]], [wanted[0], *wanted[1]], strict=True):
+    expected = gradient_of(field, start, method=solvers[method](), **how)
+    result = gradient_of(field, start, method=solvers[method](dense_size=1), **how)
+    for one, other in zip([result[0], *result[1]], [expected[0], *expected[1]], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
 
 
@@ -200,7 +200,7 @@ def test_the_adjoint_on_a_stiff_network(method):
     field.parameters = net.parameters
     start = torch.rand(4, 2, dtype=torch.float64)
     how = {"method": method, "rtol": 1e-6, "atol": 1e-8, "end": 0.05}
-    _, wanted = gradient_of(field, start, gradient="checkpoint", **how)
-    _, found = gradient_of(field, start, gradient="adjoint", **how)
-    for one, other in zip(found, wanted, strict=True):
+    _, expected = gradient_of(field, start, gradient="checkpoint", **how)
+    _, result = gradient_of(field, start, gradient="adjoint", **how)
+    for one, other in zip(result, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)

@@ -58,9 +58,9 @@ def test_newton_knows_the_derivative_when_gradients_are_wanted(gradient):
 @pytest.mark.parametrize("method", ["radau5", "sdirk4"])
 def test_fields_without_a_forward_derivative(field, method):
     y0 = ONE.clone().requires_grad_()
-    found = solve(lambda t, y: field(y), y0, [0.0, 1.0], method=method, rtol=1e-5, atol=1e-7).final
-    torch.testing.assert_close(found.detach(), ONE / math.sqrt(3), rtol=1e-4, atol=0)
-    (pulled,) = torch.autograd.grad(found.sum(), y0)
+    result = solve(lambda t, y: field(y), y0, [0.0, 1.0], method=method, rtol=1e-5, atol=1e-7).final
+    torch.testing.assert_close(result.detach(), ONE / math.sqrt(3), rtol=1e-4, atol=0)
+    (pulled,) = torch.autograd.grad(result.sum(), y0)
     torch.testing.assert_close(pulled, ONE * 3**-1.5, rtol=1e-4, atol=0)
 
 
@@ -68,11 +68,11 @@ def test_threads_solve_at_once():
     def field(t, y):
         return -50 * (y - torch.cos(t)) * (1 + y**2)
 
-    found, ready = {}, threading.Barrier(3)
+    result, ready = {}, threading.Barrier(3)
 
     def work(number, method):
         ready.wait()
-        found[number] = solve(field, ONE, [0.0, 0.5], method=method, rtol=1e-5, atol=1e-7).final
+        result[number] = solve(field, ONE, [0.0, 0.5], method=method, rtol=1e-5, atol=1e-7).final
 
     threads = [
         threading.Thread(target=work, args=pair)
@@ -82,9 +82,9 @@ def test_threads_solve_at_once():
         thread.start()
     for thread in threads:
         thread.join()
-    wanted = solve(field, ONE, [0.0, 0.5], method="dopri8", rtol=1e-8, atol=1e-10).final
+    expected = solve(field, ONE, [0.0, 0.5], method="dopri8", rtol=1e-8, atol=1e-10).final
     for number in range(3):
-        torch.testing.assert_close(found[number], wanted, rtol=1e-4, atol=0)
+        torch.testing.assert_close(result[number], expected, rtol=1e-4, atol=0)
 
 
 @pytest.mark.parametrize("grad", [True, False])
@@ -98,9 +98,9 @@ def test_a_solve_inside_the_field_of_an_implicit_solve(grad, method):
         return -3 * solve(inner, 2 * y, [0.0, 1.0], method=method, options=options).final
 
     with torch.set_grad_enabled(grad):
-        wanted = solve(field, ONE, [0.0, 0.25], method="rk4", options={"step_size": 0.05}).final
-        found = solve(field, ONE, [0.0, 0.25], method="radau5", options={"step_size": 0.25}).final
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=0)
+        expected = solve(field, ONE, [0.0, 0.25], method="rk4", options={"step_size": 0.05}).final
+        result = solve(field, ONE, [0.0, 0.25], method="radau5", options={"step_size": 0.25}).final
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=0)
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "adjoint", "backprop"])
@@ -109,9 +109,9 @@ def test_a_solve_inside_the_field_of_an_implicit_solve(grad, method):
 )
 def test_no_samples_at_all(method, steps, gradient):
     y0 = torch.ones(0, 3, requires_grad=True)
-    found = solve(lambda t, y: -y, y0, [0.0, 1.0], method=method, steps=steps, gradient=gradient)
-    assert found.success and found.values.shape == (2, 0, 3)
-    assert torch.autograd.grad(found.final.sum(), y0)[0].shape == (0, 3)
+    result = solve(lambda t, y: -y, y0, [0.0, 1.0], method=method, steps=steps, gradient=gradient)
+    assert result.success and result.values.shape == (2, 0, 3)
+    assert torch.autograd.grad(result.final.sum(), y0)[0].shape == (0, 3)
 
 
 def nodes_between(value, y):
@@ -156,10 +156,10 @@ def test_back_propagation_through_a_step_visits_that_step_only(method, monkeypat
     exact = gradients("checkpoint", 12)
     largest = []
     for steps in (3, 12):
-        found = gradients("backprop", steps)
+        result = gradients("backprop", steps)
         largest.append(max(visits, default=0))
     assert largest[0] == largest[1]
-    torch.testing.assert_close(found, exact, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(result, exact, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -169,10 +169,10 @@ def test_inverses_solve_what_factors_solve(count, dtype):
     scaled, shifts = 10 * torch.randn(count, 3, 3, dtype=dtype), (3.6, complex(2.7, 3.1))
     right = torch.randn(3, count, 3, dtype=dtype)
     factors, inverses = FullFactors(), Inverses()
-    for chosen in (None, torch.tensor([count - 1])):
-        part = scaled if chosen is None else 2 * scaled[chosen]
-        factors.renew(part, shifts, chosen)
-        inverses.renew(part, shifts, chosen)
+    for choice in (None, torch.tensor([count - 1])):
+        part = scaled if choice is None else 2 * scaled[choice]
+        factors.renew(part, shifts, choice)
+        inverses.renew(part, shifts, choice)
     pair = factors.solve(1, torch.complex(right[1], right[2]))
     expected = torch.stack((factors.solve(0, right[0]), pair.real, pair.imag))
     torch.testing.assert_close(inverses.solve_all(right), expected)

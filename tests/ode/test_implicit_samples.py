@@ -27,12 +27,12 @@ def starts():
 def test_every_sample_goes_its_own_way(method):
     tolerance = {"rtol": 1e-4, "atol": 1e-6}
     times = torch.tensor([0.0, 0.3, 1.0], dtype=torch.float64)
-    found = solve(oscillators, starts(), times, method=method, steps="sample", **tolerance)
-    assert found.success
+    result = solve(oscillators, starts(), times, method=method, steps="sample", **tolerance)
+    assert result.success
     for row, start in enumerate(starts()):
-        alone = solve(oscillators, start, times, method="radau5", rtol=1e-7, atol=1e-9)
-        apart = (found.values[:, row] - alone.values).abs().amax(0)
-        scale = alone.values.abs().amax(0) + 1e-2
+        separate = solve(oscillators, start, times, method="radau5", rtol=1e-7, atol=1e-9)
+        apart = (result.values[:, row] - separate.values).abs().amax(0)
+        scale = separate.values.abs().amax(0) + 1e-2
         assert float((apart / scale)[0]) < (2e-2 if method == "trbdf2" else 1e-3)
 
 
@@ -51,18 +51,18 @@ def test_gradients_are_those_of_finite_differences(method, gradient):
         y0 = torch.tensor([[0.2], [1.0], [1.7]], dtype=torch.float64)
         return solve(field, y0, times, method=method, gradient=gradient, parameters=[rate], **how)
 
-    (found,) = torch.autograd.grad(final(rate).final.sum(), rate)
+    (result,) = torch.autograd.grad(final(rate).final.sum(), rate)
     with torch.no_grad():
         up, down = (final(rate + sign * 1e-4).final.sum() for sign in (1, -1))
-    wanted = float(up - down) / 2e-4
-    assert float(found) == pytest.approx(wanted, rel=1e-2 if method == "trbdf2" else 1e-6)
+    expected = float(up - down) / 2e-4
+    assert float(result) == pytest.approx(expected, rel=1e-2 if method == "trbdf2" else 1e-6)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_states_in_single_precision_stay_so(method):
     torch.manual_seed(0)
     weight, y0 = torch.randn(3, 3) - 3 * torch.eye(3), torch.randn(4, 3)
-    found = []
+    result = []
     for dtype, gradient in (
         (torch.float64, "checkpoint"),
         (torch.float32, "checkpoint"),
@@ -80,19 +80,19 @@ def test_states_in_single_precision_stay_so(method):
             atol=1e-4,
         )
         assert solution.values.dtype == dtype
-        found.append(torch.autograd.grad(solution.values.pow(2).sum(), leaves))
-        assert all(part.dtype == dtype for part in found[-1])
-    for single in found[1:]:
+        result.append(torch.autograd.grad(solution.values.pow(2).sum(), leaves))
+        assert all(part.dtype == dtype for part in result[-1])
+    for single in result[1:]:
         torch.testing.assert_close(
-            [part.double() for part in single], list(found[0]), rtol=1e-2, atol=1e-2
+            [part.double() for part in single], list(result[0]), rtol=1e-2, atol=1e-2
         )
 
 
 @torch.no_grad()
 def test_a_batch_of_numbers():
     y0 = torch.linspace(0.5, 2.0, 5, dtype=torch.float64)
-    found = solve(lambda t, y: -(y**3), y0, [0.0, 1.0], method="radau5", steps="sample").final
-    torch.testing.assert_close(found, y0 / (1 + 2 * y0**2).sqrt(), rtol=1e-6, atol=0)
+    result = solve(lambda t, y: -(y**3), y0, [0.0, 1.0], method="radau5", steps="sample").final
+    torch.testing.assert_close(result, y0 / (1 + 2 * y0**2).sqrt(), rtol=1e-6, atol=0)
 
 
 def test_coupled_samples_cannot_have_steps_of_their_own():
@@ -113,8 +113,8 @@ def test_a_sample_that_fails_leaves_the_others_alone():
         return torch.where(y > 1.5, y**2 * 100, -y)
 
     y0 = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
-    found = solve(
+    result = solve(
         field, y0, [0.0, 1.0], method="radau5", steps="sample", rtol=1e-5, on_failure="return"
     )
-    assert not found.success
-    assert float(found.final[0]) == pytest.approx(0.36788, rel=1e-3)
+    assert not result.success
+    assert float(result.final[0]) == pytest.approx(0.36788, rel=1e-3)

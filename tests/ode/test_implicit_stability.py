@@ -55,8 +55,8 @@ def test_the_polynomial_inside_a_step_of_rodas5p_has_order_four():
     for h in (0.2, 0.1):
         stepper = Rodas5P().stepper(field, 0.0, start, None)
         stepper.attempt(0.0, h)
-        wanted = solve(field, start, [0.0, 0.37 * h], method="dopri8", rtol=1e-12, atol=1e-14)
-        errors.append(float((stepper.inside(h, 0.37) - wanted.final).abs().max()))
+        expected = solve(field, start, [0.0, 0.37 * h], method="dopri8", rtol=1e-12, atol=1e-14)
+        errors.append(float((stepper.inside(h, 0.37) - expected.final).abs().max()))
     assert math.log2(errors[0] / errors[1]) > 4.7
 
 

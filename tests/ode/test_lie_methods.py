@@ -24,10 +24,10 @@ STEP = {"step_size": 0.1}
 def test_the_exponential_is_right_at_every_norm(size):
     skew = torch.randn(2, 6, 6, dtype=D)
     skew = size * (skew - skew.mT) / torch.linalg.matrix_norm(skew - skew.mT, 1)[:, None, None]
-    found = skew_exponential(skew)
-    np.testing.assert_allclose(found[0].numpy(), scipy.linalg.expm(skew[0].numpy()), atol=2e-15)
-    assert defect(found) < 4e-15
-    torch.testing.assert_close(skew_exponential(skew[1]), found[1], rtol=0, atol=2e-15)
+    result = skew_exponential(skew)
+    np.testing.assert_allclose(result[0].numpy(), scipy.linalg.expm(skew[0].numpy()), atol=2e-15)
+    assert defect(result) < 4e-15
+    torch.testing.assert_close(skew_exponential(skew[1]), result[1], rtol=0, atol=2e-15)
     assert torch.autograd.gradcheck(skew_exponential, (skew[:1, :3, :3].requires_grad_(),))
 
 
@@ -129,25 +129,25 @@ def numpy_step(name, b, t, h, y):
 def test_steps_are_their_equations(name):
     turning, y, linear = field(name), rotation(), solvers[name].linear
     free = turning.function.free.detach().numpy()
-    found = solve(turning, y, [0.3, 0.9], method=name, options={"step_size": 0.2}).final
-    wanted = y.numpy()
+    result = solve(turning, y, [0.3, 0.9], method=name, options={"step_size": 0.2}).final
+    expected = y.numpy()
     for k in range(3):
-        wanted = numpy_step(
-            name, lambda t, w: numpy_generator(free, t, w, linear), 0.3 + 0.2 * k, 0.2, wanted
+        expected = numpy_step(
+            name, lambda t, w: numpy_generator(free, t, w, linear), 0.3 + 0.2 * k, 0.2, expected
         )
-    np.testing.assert_allclose(found.detach().numpy(), wanted, atol=1e-13)
+    np.testing.assert_allclose(result.detach().numpy(), expected, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_are_those_of_the_steps(name):
     turning, start = field(name), torch.randn(2, 3, dtype=D)
-    found = []
+    result = []
     for gradient in ["backprop", "checkpoint"] + ["reversible"] * solvers[name].reversible:
         y = start.clone().requires_grad_()
         end = solve(turning, y, [0.0, 1.0], method=name, options=STEP, gradient=gradient).final
-        found.append(torch.autograd.grad(end.sin().sum(), [y, turning.function.free]))
-    for other in found[1:]:
-        for a, b in zip(found[0], other, strict=True):
+        result.append(torch.autograd.grad(end.sin().sum(), [y, turning.function.free]))
+    for other in result[1:]:
+        for a, b in zip(result[0], other, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
     with pytest.raises(OptionError, match=f"adjoint.*got '{name}'"):
         solve(turning, start, [0.0, 1.0], method=name, options=STEP, gradient="adjoint")
@@ -227,8 +227,8 @@ def test_single_and_half_precision_and_copies():
         end = solve(turning, w, [0.0, 1.0], method="magnus4", options=STEP).final
         for twin in (copy.deepcopy(turning), pickle.loads(pickle.dumps(turning))):
             twin.function.free.mul_(1.0)
-            again = solve(twin, w, [0.0, 1.0], method="magnus4", options=STEP).final
-            assert torch.equal(again, end)
+            repeated = solve(twin, w, [0.0, 1.0], method="magnus4", options=STEP).final
+            assert torch.equal(repeated, end)
             twin.function.free.mul_(2.0)
             assert not torch.equal(
                 solve(twin, w, [0.0, 1.0], method="magnus4", options=STEP).final, end

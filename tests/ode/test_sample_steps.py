@@ -51,8 +51,8 @@ def test_dense_output_at_times_of_their_own():
     times = torch.stack((torch.zeros(3, dtype=torch.float64), ends))
     solution = solve(turning, start(), times, dense=True, rtol=1e-7, atol=1e-7)
     assert solution.dense is not None
-    found = solution.dense(ends / 2)
-    torch.testing.assert_close(found, turned(ends / 2), rtol=1e-5, atol=1e-5)
+    result = solution.dense(ends / 2)
+    torch.testing.assert_close(result, turned(ends / 2), rtol=1e-5, atol=1e-5)
     with pytest.raises(OptionError, match="sample 2"):
         solution.dense(0.5)
 
@@ -71,8 +71,8 @@ def test_every_sample_ends_at_its_own_event(compact):
         atol=1e-8,
     )
     assert solution.status == (Status.EVENT, Status.EVENT, Status.DONE) and solution.success
-    wanted = math.pi / 2 / RATES.squeeze(1)
-    torch.testing.assert_close(solution.event_time[:2], wanted[:2], rtol=1e-6, atol=1e-6)
+    expected = math.pi / 2 / RATES.squeeze(1)
+    torch.testing.assert_close(solution.event_time[:2], expected[:2], rtol=1e-6, atol=1e-6)
     assert torch.isnan(solution.event_time[2]) and torch.isnan(solution.event_state[2]).all()
     assert float((solution.event_state[:2, 1] + 1).abs().max()) < 1e-6
     assert torch.isnan(solution.values[2, :2]).all()
@@ -91,13 +91,13 @@ def test_event_times_have_gradients(gradient):
     solution = solve(
         field, begin, [0.0, 3.0], event=lambda t, y: y[:, 0], steps="sample", gradient=gradient
     )
-    (found,) = torch.autograd.grad(solution.event_time[:2].sum(), rates, retain_graph=True)
+    (result,) = torch.autograd.grad(solution.event_time[:2].sum(), rates, retain_graph=True)
     # T = π / 2 rate
-    wanted = torch.where(RATES < 0.5, torch.zeros_like(RATES), -math.pi / 2 / RATES**2)
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-    (found,) = torch.autograd.grad(solution.values[-1, 2, 0], rates)
-    wanted = torch.tensor([[0.0], [0.0], [-3 * math.sin(0.9)]], dtype=torch.float64)
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    expected = torch.where(RATES < 0.5, torch.zeros_like(RATES), -math.pi / 2 / RATES**2)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
+    (result,) = torch.autograd.grad(solution.values[-1, 2, 0], rates)
+    expected = torch.tensor([[0.0], [0.0], [-3 * math.sin(0.9)]], dtype=torch.float64)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_an_event_of_the_whole_batch_is_refused():
@@ -135,8 +135,8 @@ def test_the_adjoint_of_every_sample_is_right_to_the_tolerance(method, own_times
         loss = (solution.values.sin() * torch.tensor([1.0, 2.0, -1.0]).view(3, 1, 1)).sum()
         results.append(torch.autograd.grad(loss, [y0, *field.parameters()]))
     assert solution.evaluations_backward > 0
-    for wanted, found in zip(*results, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=300 * tolerance, atol=300 * tolerance)
+    for expected, result in zip(*results, strict=True):
+        torch.testing.assert_close(result, expected, rtol=300 * tolerance, atol=300 * tolerance)
 
 
 def test_pictures_have_adjoints_of_their_own_too():
@@ -145,11 +145,11 @@ def test_pictures_have_adjoints_of_their_own_too():
     end = solve(
         lambda t, y: -weight * y * (1 + t), begin, [0.0, 1.0], steps="sample", gradient="adjoint"
     ).final
-    found = torch.autograd.grad(end.sum(), [begin, weight])
+    result = torch.autograd.grad(end.sum(), [begin, weight])
     shrunk = math.exp(-0.7 * 1.5)
-    torch.testing.assert_close(found[0], torch.full_like(begin, shrunk), rtol=1e-6, atol=1e-7)
-    wanted = -1.5 * shrunk * begin.detach().sum()
-    torch.testing.assert_close(found[1], wanted, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(result[0], torch.full_like(begin, shrunk), rtol=1e-6, atol=1e-7)
+    expected = -1.5 * shrunk * begin.detach().sum()
+    torch.testing.assert_close(result[1], expected, rtol=1e-6, atol=1e-7)
 
 
 def van_der_pol(t, y):
@@ -166,7 +166,7 @@ def test_steps_of_a_sample_are_those_of_a_batch_of_one(method, more):
     # Fehlberg's estimate is so small that stability sets the steps, and rounding decides a few.
     tolerance = {"heun": 1e-3, "fehlberg2": 1e-6}.get(method, 1e-5)
     begin = torch.tensor([[2.0, 0.0]], dtype=torch.float64)
-    found = []
+    result = []
     for steps in ("batch", "sample"):
         solution = solve(
             van_der_pol,
@@ -179,10 +179,10 @@ def test_steps_of_a_sample_are_those_of_a_batch_of_one(method, more):
             dense=not solvers[method].implicit,
             **more,
         )
-        found.append((solution.accepted, solution.rejected, solution.final))
-    assert found[0][1] > 0 or solvers[method].implicit
+        result.append((solution.accepted, solution.rejected, solution.final))
+    assert result[0][1] > 0 or solvers[method].implicit
     allowed, close = (4, 1e-4) if method == "fehlberg2" else (0, 1e-6)
     assert all(
-        abs(one - other) <= allowed for one, other in zip(*(f[:2] for f in found), strict=True)
+        abs(one - other) <= allowed for one, other in zip(*(f[:2] for f in result), strict=True)
     )
-    torch.testing.assert_close(found[0][2], found[1][2], rtol=close, atol=close)
+    torch.testing.assert_close(result[0][2], result[1][2], rtol=close, atol=close)

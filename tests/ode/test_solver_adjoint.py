@@ -20,7 +20,7 @@ def grid(method, gradient, times, rtol=1e-7):
         around = sum(torch.roll(u, shift, dim) for shift in (1, -1) for dim in (2, 3))
         return 20 * rate * (around - 4 * u) + u - u**3
 
-    found = solve(
+    result = solve(
         field,
         start,
         times,
@@ -30,7 +30,7 @@ def grid(method, gradient, times, rtol=1e-7):
         gradient=gradient,
         parameters=(rate,),
     )
-    return torch.autograd.grad((weights * found.final).sum(), (start, rate))
+    return torch.autograd.grad((weights * result.final).sum(), (start, rate))
 
 
 @pytest.mark.slow
@@ -42,8 +42,8 @@ def test_contracting_flows_are_refused(method, rtol):
 
 def test_more_outputs_help():
     times = torch.linspace(0.0, 0.2, 21, dtype=D).tolist()
-    found, exact = (grid("dopri5", gradient, times) for gradient in ("adjoint", "checkpoint"))
-    for one, other in zip(found, exact, strict=True):
+    result, exact = (grid("dopri5", gradient, times) for gradient in ("adjoint", "checkpoint"))
+    for one, other in zip(result, exact, strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
@@ -53,7 +53,7 @@ def test_what_cannot_be_recovered_is_named(steps):
     start = torch.ones(2, 1, dtype=D)
 
     def slope(end, **more):
-        found = solve(
+        result = solve(
             lambda t, y: rate * (torch.sin(t) - y),
             start,
             [0.0, end],
@@ -61,7 +61,7 @@ def test_what_cannot_be_recovered_is_named(steps):
             steps=steps,
             **more,
         )
-        return torch.autograd.grad(found.final.sum(), rate)[0]
+        return torch.autograd.grad(result.final.sum(), rate)[0]
 
     with pytest.raises(SolveError, match=r"off by .* more output times"):
         slope(2.0)
@@ -70,6 +70,6 @@ def test_what_cannot_be_recovered_is_named(steps):
 
 def test_a_member_at_rest_is_no_reason():
     start = torch.tensor([[0.0], [1.0]], dtype=D, requires_grad=True)
-    found = solve(lambda t, y: -y, start, [0.0, 1.0], gradient="adjoint")
-    (slopes,) = torch.autograd.grad(found.final.sum(), start)
+    result = solve(lambda t, y: -y, start, [0.0, 1.0], gradient="adjoint")
+    (slopes,) = torch.autograd.grad(result.final.sum(), start)
     assert torch.allclose(slopes, torch.exp(torch.tensor(-1.0, dtype=D)).expand(2, 1), rtol=1e-5)

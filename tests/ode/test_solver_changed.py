@@ -84,8 +84,8 @@ def test_a_late_binding_loop_variable(method, steps, gradient):
         of(*late_binding(gradient, method, more))
     truth = of(*late_binding("backprop", method, more))
     near = 1e-9 if gradient == "checkpoint" else 0.1 if method in ADAPTIVE else 0.5
-    for found, wanted in zip(of(*bound(gradient, method, more)), truth, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=near, atol=near)
+    for result, expected in zip(of(*bound(gradient, method, more)), truth, strict=True):
+        torch.testing.assert_close(result, expected, rtol=near, atol=near)
 
 
 @pytest.mark.parametrize("method", REVERSIBLE)
@@ -94,8 +94,8 @@ def test_a_late_binding_loop_variable_of_reversible_methods(method):
     with pytest.raises(OptionError, match=r"loop variable.*backprop"):
         of(*late_binding("reversible", method, more))
     truth = of(*late_binding("backprop", method, more))
-    for found, wanted in zip(of(*bound("reversible", method, more)), truth, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-8)
+    for result, expected in zip(of(*bound("reversible", method, more)), truth, strict=True):
+        torch.testing.assert_close(result, expected, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.slow
@@ -107,8 +107,8 @@ def test_a_late_binding_loop_variable_of_other_methods(method):
         of(*late_binding("adjoint", method, FIXED))
     # What back-propagation keeps is the graph of the forward pass, whatever a method solves in it.
     truth = of(*late_binding("backprop", method, FIXED))
-    for found, wanted in zip(of(*bound("checkpoint", method, FIXED)), truth, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-7, atol=1e-9)
+    for result, expected in zip(of(*bound("checkpoint", method, FIXED)), truth, strict=True):
+        torch.testing.assert_close(result, expected, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("steps", ["batch", "sample"])
@@ -200,12 +200,12 @@ class ObservedHeavyBall(nn.Module):
 
 def test_heavy_balls_between_observations():
     x, gaps = data(), [0.5, 1.5, 0.7, 1.1]
-    found = {}
+    result = {}
     for gradient in ("checkpoint", "adjoint", "backprop"):
         model = ObservedHeavyBall(gradient)
         output = model(x, gaps)
         if gradient == "backprop":
-            found = torch.autograd.grad(output.pow(2).sum(), list(model.parameters()))
+            result = torch.autograd.grad(output.pow(2).sum(), list(model.parameters()))
         else:
             with pytest.raises(OptionError, match="an attribute"):
                 output.pow(2).sum().backward()
@@ -223,7 +223,7 @@ def test_heavy_balls_between_observations():
         ahead = model(x, gaps).pow(2).sum()
         model.pull.bias[0] -= 2e-5
         behind = model(x, gaps).pow(2).sum()
-    assert abs(float((ahead - behind) / 2e-5 - found[1][0])) < 1e-6
+    assert abs(float((ahead - behind) / 2e-5 - result[1][0])) < 1e-6
 
 
 def lorenz(t, y):

@@ -77,9 +77,9 @@ def test_samples_answer_at_several_times():
     solution = solve(decay, start, [0.0, 1.0], steps="sample", dense=True)
     assert solution.dense is not None
     times = torch.tensor([0.0, 0.25, 1.0], dtype=torch.float64)
-    found = solution.dense(times.unsqueeze(1))
-    assert found.shape == (3, 2, 3)
-    torch.testing.assert_close(found[:, 1, 2], torch.exp(-times), rtol=1e-6, atol=1e-6)
+    result = solution.dense(times.unsqueeze(1))
+    assert result.shape == (3, 2, 3)
+    torch.testing.assert_close(result[:, 1, 2], torch.exp(-times), rtol=1e-6, atol=1e-6)
     assert solution.dense([0.1, 0.2]).shape == (2, 3)
     with pytest.raises(ShapeError, match="unsqueeze"):
         solution.dense(times)

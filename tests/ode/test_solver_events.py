@@ -28,10 +28,12 @@ def test_parameters_of_an_event_have_gradients(gradient):
     level = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
     start = one(True)
     solution = solve(decay, start, [0.0, 5.0], event=lambda t, y: y[0] - level, gradient=gradient)
-    found = torch.autograd.grad(solution.event_time, (level, start), retain_graph=True)
-    torch.testing.assert_close(torch.stack((found[0], found[1][0])), level.new_tensor([-2.0, 1.0]))
-    found = torch.autograd.grad(solution.event_state.sum(), (level, start))
-    torch.testing.assert_close(torch.stack((found[0], found[1][0])), level.new_tensor([1.0, 0.0]))
+    result = torch.autograd.grad(solution.event_time, (level, start), retain_graph=True)
+    torch.testing.assert_close(
+        torch.stack((result[0], result[1][0])), level.new_tensor([-2.0, 1.0])
+    )
+    result = torch.autograd.grad(solution.event_state.sum(), (level, start))
+    torch.testing.assert_close(torch.stack((result[0], result[1][0])), level.new_tensor([1.0, 0.0]))
 
 
 @pytest.mark.parametrize("gradient", WAYS)
@@ -40,12 +42,12 @@ def test_parameters_of_events_of_samples_have_gradients(gradient):
     start = two(True)
     more = {"steps": "sample", "gradient": gradient}
     solution = solve(decay, start, [0.0, 5.0], event=lambda t, y: y[:, 0] - level, **more)
-    found = torch.autograd.grad(solution.event_time[:2].sum(), (level, start), retain_graph=True)
-    torch.testing.assert_close(found[0], level.new_tensor([-2.0, -2.0, 0.0]))
-    torch.testing.assert_close(found[1][:, 0], level.new_tensor([1.0, 0.5, 0.0]))
-    found = torch.autograd.grad(solution.event_state[:2].sum(), (level, start))
-    torch.testing.assert_close(found[0], level.new_tensor([1.0, 1.0, 0.0]))
-    torch.testing.assert_close(found[1][:, 0], level.new_tensor([0.0, 0.0, 0.0]))
+    result = torch.autograd.grad(solution.event_time[:2].sum(), (level, start), retain_graph=True)
+    torch.testing.assert_close(result[0], level.new_tensor([-2.0, -2.0, 0.0]))
+    torch.testing.assert_close(result[1][:, 0], level.new_tensor([1.0, 0.5, 0.0]))
+    result = torch.autograd.grad(solution.event_state[:2].sum(), (level, start))
+    torch.testing.assert_close(result[0], level.new_tensor([1.0, 1.0, 0.0]))
+    torch.testing.assert_close(result[1][:, 0], level.new_tensor([0.0, 0.0, 0.0]))
 
 
 @pytest.mark.parametrize("steps", ["batch", "sample"])
@@ -106,8 +108,8 @@ def test_every_kind_of_function_is_located(kind, grad):
 def test_jumps_of_samples_are_located(function, grad):
     more = {"steps": "sample", "rtol": 1e-10, "atol": 1e-12}
     solution = solve(decay, two(grad), [0.0, 5.0], event=lambda t, y: function(y[:, 0]), **more)
-    wanted = torch.tensor([math.log(2), math.log(4), math.nan], dtype=torch.float64)
-    torch.testing.assert_close(solution.event_time, wanted, rtol=1e-9, atol=1e-9, equal_nan=True)
+    expected = torch.tensor([math.log(2), math.log(4), math.nan], dtype=torch.float64)
+    torch.testing.assert_close(solution.event_time, expected, rtol=1e-9, atol=1e-9, equal_nan=True)
     assert not solution.event_time.requires_grad
 
 
@@ -162,8 +164,8 @@ def test_an_output_at_the_event_is_the_state_there(steps, gradient, at, sign):
     )
     assert set(solution.status) == {Status.EVENT}
     reached = t.detach().abs() <= at
-    wanted = start.detach() * torch.exp(-t.detach()).view(-1, 1, 1)
-    torch.testing.assert_close(solution.values[reached], wanted[reached], rtol=1e-6, atol=1e-6)
+    expected = start.detach() * torch.exp(-t.detach()).view(-1, 1, 1)
+    torch.testing.assert_close(solution.values[reached], expected[reached], rtol=1e-6, atol=1e-6)
     assert solution.values[~reached].isnan().all()
     values = solution.values[int(reached.sum()) - 1]
     by_start, by_time = torch.autograd.grad(values.sum(), (start, t))
@@ -186,11 +188,11 @@ def test_directions_and_events_that_do_not_end_the_solve(method, direction):
     event = Event(lambda t, y: y[0], direction=direction, terminal=False)
     solution = solve(turn, start, times, method=method, options=options, event=event)
     zeros = [(k + 0.5) * math.pi for k in range(4)]  # cos falls at the first
-    wanted = {"any": zeros, "falling": zeros[::2], "rising": zeros[1::2]}[direction]
-    found = solution.event_time
-    assert found is not None and solution.status == (Status.DONE,)
-    assert solution.event_state.shape == (len(wanted), 2)
-    torch.testing.assert_close(found, torch.tensor(wanted).double(), rtol=1e-5, atol=1e-5)
+    expected = {"any": zeros, "falling": zeros[::2], "rising": zeros[1::2]}[direction]
+    result = solution.event_time
+    assert result is not None and solution.status == (Status.DONE,)
+    assert solution.event_state.shape == (len(expected), 2)
+    torch.testing.assert_close(result, torch.tensor(expected).double(), rtol=1e-5, atol=1e-5)
     at = torch.tensor(times, dtype=torch.float64)
     truth = torch.stack((torch.cos(at), -torch.sin(at)), 1)
     torch.testing.assert_close(solution.values, truth, rtol=1e-5, atol=1e-5)
@@ -202,7 +204,7 @@ def test_directions_and_events_that_do_not_end_the_solve(method, direction):
         options=options,
         event=Event(lambda t, y: y[0], direction),
     )
-    assert ends.event_time is not None and abs(float(ends.event_time) - wanted[0]) < 1e-5
+    assert ends.event_time is not None and abs(float(ends.event_time) - expected[0]) < 1e-5
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "adjoint", "backprop"])
@@ -220,10 +222,10 @@ def test_gradients_of_events_that_do_not_end_the_solve(gradient):
     )
     assert solution.event_time is not None
     for k, time in enumerate(solution.event_time):
-        (found,) = torch.autograd.grad(time, speed, retain_graph=True)
-        assert abs(float(found) + (k + 0.5) * math.pi / 1.5**2) < 1e-6  # t = (k + ½)π / speed
-    (found,) = torch.autograd.grad(solution.values[3, 0], speed, retain_graph=True)
-    assert abs(float(found) + 5 * math.sin(7.5)) < 1e-6
+        (result,) = torch.autograd.grad(time, speed, retain_graph=True)
+        assert abs(float(result) + (k + 0.5) * math.pi / 1.5**2) < 1e-6  # t = (k + ½)π / speed
+    (result,) = torch.autograd.grad(solution.values[3, 0], speed, retain_graph=True)
+    assert abs(float(result) + 5 * math.sin(7.5)) < 1e-6
 
 
 def test_no_event_and_events_of_samples():
@@ -256,15 +258,15 @@ FIRST = math.pi / 4 - 0.1
 def test_a_sign_that_changes_back_within_a_step(method):
     start = torch.ones(1, 1, dtype=torch.float64)
     more = {"options": {"first_step": 1.6}, "method": method}
-    found = solve(lambda t, y: 0 * y, start, [0.0, 1.6], event=fast, **more)
-    assert found.event_time.item() == pytest.approx(FIRST, abs=1e-9)
+    result = solve(lambda t, y: 0 * y, start, [0.0, 1.6], event=fast, **more)
+    assert result.event_time.item() == pytest.approx(FIRST, abs=1e-9)
     rising = Event(fast, direction="rising")
-    found = solve(lambda t, y: 0 * y, start, [0.0, 2.2], event=rising, **more)
-    assert found.event_time.item() == pytest.approx(FIRST + math.pi / 4, abs=1e-9)
+    result = solve(lambda t, y: 0 * y, start, [0.0, 2.2], event=rising, **more)
+    assert result.event_time.item() == pytest.approx(FIRST + math.pi / 4, abs=1e-9)
     if method in ("dopri5", "dopri8", "bosh3"):
         both = torch.ones(2, 1, dtype=torch.float64)
-        found = solve(lambda t, y: 0 * y, both, [0.0, 1.6], event=fast, steps="sample", **more)
-        assert found.event_time.tolist() == pytest.approx([FIRST] * 2, abs=1e-9)
+        result = solve(lambda t, y: 0 * y, both, [0.0, 1.6], event=fast, steps="sample", **more)
+        assert result.event_time.tolist() == pytest.approx([FIRST] * 2, abs=1e-9)
 
 
 def test_several_events_within_a_step_that_end_nothing():
@@ -272,7 +274,7 @@ def test_several_events_within_a_step_that_end_nothing():
     every = Event(fast, terminal=False)
     times = [0.0, 0.5, 1.0, 2.4]
     options = {"first_step": 2.4}
-    found = solve(lambda t, y: 0 * y, start, times, event=every, options=options)
+    result = solve(lambda t, y: 0 * y, start, times, event=every, options=options)
     expected = [FIRST + number * math.pi / 4 for number in range(3)]
-    assert found.event_time.tolist() == pytest.approx(expected, abs=1e-9)
-    assert torch.equal(found.values, torch.ones(4, 1, dtype=torch.float64))
+    assert result.event_time.tolist() == pytest.approx(expected, abs=1e-9)
+    assert torch.equal(result.values, torch.ones(4, 1, dtype=torch.float64))

@@ -51,8 +51,8 @@ def test_a_spiral_is_learnt(interface):
     def loss():
         begin = torch.randperm(len(t) - 8)[:20]
         target = torch.stack([path[begin + k] for k in range(batch)])
-        found = interface(field, path[begin], t[:batch], rtol=1e-5, atol=1e-5)
-        return (found - target).abs().mean()
+        result = interface(field, path[begin], t[:batch], rtol=1e-5, atol=1e-5)
+        return (result - target).abs().mean()
 
     losses = descend(field.parameters(), loss, 20)
     assert sum(losses[-5:]) < 0.7 * sum(losses[:5])

@@ -231,9 +231,9 @@ def test_tolerances_of_zero(steps):
 
         y0 = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
         with torch.no_grad():
-            found = solve(field, y0, [0.0, 1.0], rtol=1e-7, atol=0.0, steps=steps).final
-        wanted = torch.tensor([[math.exp(-1), slope * (1 - math.exp(-1))]], dtype=torch.float64)
-        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0.0)
+            result = solve(field, y0, [0.0, 1.0], rtol=1e-7, atol=0.0, steps=steps).final
+        expected = torch.tensor([[math.exp(-1), slope * (1 - math.exp(-1))]], dtype=torch.float64)
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=0.0)
 
 
 @pytest.mark.parametrize("method", ["alf", "reversible-heun"])
@@ -266,8 +266,8 @@ def test_no_evaluation_goes_uncounted(method):
         return -y
 
     with torch.no_grad():
-        found = solve(field, ONE, [0.0, 1.0], method=method, rtol=1e-3, atol=1e-3)
-    assert found.evaluations == len(calls)
+        result = solve(field, ONE, [0.0, 1.0], method=method, rtol=1e-3, atol=1e-3)
+    assert result.evaluations == len(calls)
 
 
 def stops_early(t, y):
@@ -284,9 +284,9 @@ def test_a_sample_that_fails_does_not_stop_the_others(gradient):
         solve(stops_early, y0, times, **kept)
     partial = solve(stops_early, y0, times, on_failure="return", **kept)
     assert partial.status == (Status.NON_FINITE, Status.DONE, Status.DONE)
-    wanted = torch.exp(-torch.tensor(times, dtype=torch.float64)).view(4, 1, 1).repeat(1, 3, 1)
-    wanted[2:, 0] = math.nan
-    torch.testing.assert_close(partial.values, wanted, rtol=1e-5, atol=0, equal_nan=True)
+    expected = torch.exp(-torch.tensor(times, dtype=torch.float64)).view(4, 1, 1).repeat(1, 3, 1)
+    expected[2:, 0] = math.nan
+    torch.testing.assert_close(partial.values, expected, rtol=1e-5, atol=0, equal_nan=True)
     (pulled,) = torch.autograd.grad(partial.values[1].sum() + partial.values[3, 1:].sum(), y0)
     reached = torch.exp(-torch.tensor([[0.5], [0.5], [0.5]], dtype=torch.float64))
     reached[1:] += math.exp(-1)
@@ -309,8 +309,8 @@ def test_gradients_do_not_meet_a_sample_on_its_way_to_infinity(gradient):
     )
     assert "infinity near t = 1" in partial.message and partial.status[1] is Status.DONE
     (pulled,) = torch.autograd.grad(partial.values[1].sum() + partial.values[2, 1].sum(), y0)
-    wanted = torch.tensor([[4.0], [0.95**-2 + 0.8**-2]], dtype=torch.float64)
-    torch.testing.assert_close(pulled, wanted, rtol=1e-4, atol=0)
+    expected = torch.tensor([[4.0], [0.95**-2 + 0.8**-2]], dtype=torch.float64)
+    torch.testing.assert_close(pulled, expected, rtol=1e-4, atol=0)
 
 
 def test_a_field_that_wants_a_time_for_every_sample_fails_with_a_sentence():
@@ -360,10 +360,10 @@ def test_an_iterated_solve_needs_no_end(method, sign):
     def swing(t, y):
         return torch.stack((y[:, 1], -25 * torch.sin(y[:, 0])), dim=1)
 
-    chosen = {"options": {"step_size": 0.1}} if method == "rk4" else {"rtol": 1e-6, "atol": 1e-6}
+    choice = {"options": {"step_size": 0.1}} if method == "rk4" else {"rtol": 1e-6, "atol": 1e-6}
     y0 = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     refused = 0
-    for reached in iterate(swing, y0, 0.0, sign * math.inf, method=method, **chosen):
+    for reached in iterate(swing, y0, 0.0, sign * math.inf, method=method, **choice):
         refused = reached.rejected
         if sign * reached.t > 5:
             break
@@ -383,10 +383,10 @@ def test_an_iterated_solve_fails_as_a_whole_one_does():
     def field(t, y):
         return -y if t < 0.5 else y * math.nan
 
-    with torch.no_grad(), pytest.raises(NonFiniteError) as whole:
+    with torch.no_grad(), pytest.raises(NonFiniteError) as full:
         solve(field, ONE, [0.0, 1.0], rtol=1e-4, atol=1e-4)
     with torch.no_grad(), pytest.raises(NonFiniteError) as steps:
         list(iterate(field, ONE, 0.0, 1.0, rtol=1e-4, atol=1e-4))
-    assert str(whole.value) == str(steps.value)
+    assert str(full.value) == str(steps.value)
     with pytest.raises(NonFiniteError, match="not finite beyond t = 0"):
         list(iterate(field, ONE, 0.0, math.inf, rtol=1e-4, atol=1e-4))

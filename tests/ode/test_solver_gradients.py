@@ -47,8 +47,8 @@ def gradients(
         compact=compact,
     )
     loss = (solution.values.cos() * torch.tensor([1.0, -2.0, 3.0]).view(3, 1, 1)).sum()
-    found = torch.autograd.grad(loss, [start, field.weight, field.bias])
-    return found, solution
+    result = torch.autograd.grad(loss, [start, field.weight, field.bias])
+    return result, solution
 
 
 CASES = [
@@ -69,11 +69,11 @@ CASES = [
 @pytest.mark.parametrize(("method", "options"), CASES)
 def test_checkpoints_give_the_gradient_of_back_propagation(method, options):
     plain = {k: v for k, v in (options or {}).items() if k != "checkpoint_steps"} or None
-    wanted, there = gradients(method, "backprop", options=plain)
-    found, solution = gradients(method, "checkpoint", options=options)
+    expected, there = gradients(method, "backprop", options=plain)
+    result, solution = gradients(method, "checkpoint", options=options)
     torch.testing.assert_close(solution.values, there.values, rtol=1e-9, atol=1e-9)
     tight = 1e-8 if method in ("radau5", "sdirk4") else 1e-12  # those solve equations
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(result, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=tight, atol=tight)
     assert solution.evaluations_backward > 0
 
@@ -81,9 +81,9 @@ def test_checkpoints_give_the_gradient_of_back_propagation(method, options):
 @pytest.mark.parametrize("method", ["alf", "reversible-heun", "tao", McCallumFoster("rk4")])
 def test_reversing_gives_the_gradient_of_back_propagation(method):
     options = {"step_size": 0.04}
-    wanted, _ = gradients(method, "backprop", options=options)
-    found, _ = gradients(method, "reversible", options=options)
-    for a, b in zip(found, wanted, strict=True):
+    expected, _ = gradients(method, "backprop", options=options)
+    result, _ = gradients(method, "reversible", options=options)
+    for a, b in zip(result, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
@@ -108,16 +108,16 @@ def test_steps_of_their_own_give_exact_gradients_too(method, compact):
     options = {"first_step": 0.05}
     field = Field()
     more = {"options": options, "steps": "sample", "field": field, "rtol": 1e-4}
-    wanted, _ = gradients(method, "backprop", **more)
-    found, _ = gradients(method, "checkpoint", compact=compact, **more)
-    for a, b in zip(found, wanted, strict=True):
+    expected, _ = gradients(method, "backprop", **more)
+    result, _ = gradients(method, "checkpoint", compact=compact, **more)
+    for a, b in zip(result, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
 def test_the_adjoint_is_right_to_the_tolerance():
-    wanted, _ = gradients("dopri5", "backprop")
-    found, solution = gradients("dopri5", "adjoint")
-    for a, b in zip(found, wanted, strict=True):
+    expected, _ = gradients("dopri5", "backprop")
+    result, solution = gradients("dopri5", "adjoint")
+    for a, b in zip(result, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
     assert solution.evaluations_backward > 0
 
@@ -162,8 +162,8 @@ def test_tensors_in_a_closure_get_their_gradient(gradient):
     rate = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
     y = torch.ones(2, dtype=torch.float64)
     end = solve(lambda t, y: -rate * y, y, [0.0, 1.0], gradient=gradient).final
-    (found,) = torch.autograd.grad(end.sum(), rate)
-    torch.testing.assert_close(found, -2 * torch.exp(-rate), rtol=1e-5, atol=1e-7)
+    (result,) = torch.autograd.grad(end.sum(), rate)
+    torch.testing.assert_close(result, -2 * torch.exp(-rate), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
@@ -178,8 +178,8 @@ def test_a_computed_tensor_must_be_named_and_then_works(gradient):
     with pytest.raises(OptionError, match="parameters"):
         solve(field, y, [0.0, 1.0], gradient=gradient)
     end = solve(field, y, [0.0, 1.0], gradient=gradient, parameters=[rate]).final
-    (found,) = torch.autograd.grad(end.sum(), raw)
-    torch.testing.assert_close(found, -2 * rate * torch.exp(-rate), rtol=1e-5, atol=1e-7)
+    (result,) = torch.autograd.grad(end.sum(), raw)
+    torch.testing.assert_close(result, -2 * rate * torch.exp(-rate), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "backprop", "adjoint"])
@@ -192,12 +192,12 @@ def test_gradients_reach_the_times(gradient):
 
     values = solve(field, start, times, gradient=gradient).values
     weights = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64)
-    (found,) = torch.autograd.grad((weights * values).sum(), times)
+    (result,) = torch.autograd.grad((weights * values).sum(), times)
     t = times.detach().clone().requires_grad_()
     closed = start * ((1 + t) / (1 + t[0])) ** 2
     closed = (weights.squeeze(1) * closed).sum()
-    (wanted,) = torch.autograd.grad(closed, t)
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+    (expected,) = torch.autograd.grad(closed, t)
+    torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "backprop", "adjoint"])
@@ -212,12 +212,12 @@ def test_an_event_has_a_gradient(gradient):
     solution = solve(field, start, [0.0, 0.3, 5.0], event=lambda t, y: y[0], gradient=gradient)
     closed = (2 * height / 9.81).sqrt()
     torch.testing.assert_close(solution.event_time, closed, rtol=1e-8, atol=1e-8)
-    (found,) = torch.autograd.grad(solution.event_time, height, retain_graph=True)
-    torch.testing.assert_close(found, torch.autograd.grad(closed, height)[0], rtol=1e-6, atol=1e-8)
+    (result,) = torch.autograd.grad(solution.event_time, height, retain_graph=True)
+    torch.testing.assert_close(result, torch.autograd.grad(closed, height)[0], rtol=1e-6, atol=1e-8)
     # Speed on landing: −√(2gh)
     (speed,) = torch.autograd.grad(solution.event_state[1], height)
-    wanted = -0.5 * (2 * 9.81 / height.detach()) ** 0.5
-    torch.testing.assert_close(speed, wanted, rtol=1e-6, atol=1e-8)
+    expected = -0.5 * (2 * 9.81 / height.detach()) ** 0.5
+    torch.testing.assert_close(speed, expected, rtol=1e-6, atol=1e-8)
 
 
 def test_the_correction_of_a_hypersolver_gets_its_gradient():
@@ -234,8 +234,8 @@ def test_the_correction_of_a_hypersolver_gets_its_gradient():
     start = torch.ones(1, dtype=torch.float64)
     method = HyperSolver("euler", Correction())
     end = solve(lambda t, y: -y, start, [0.0, 0.1], method=method).final
-    (found,) = torch.autograd.grad(end.sum(), scale)
-    torch.testing.assert_close(found, torch.tensor(0.01, dtype=torch.float64))
+    (result,) = torch.autograd.grad(end.sum(), scale)
+    torch.testing.assert_close(result, torch.tensor(0.01, dtype=torch.float64))
 
 
 def test_without_gradients_nothing_is_kept():
@@ -286,12 +286,12 @@ def test_running_statistics_are_those_of_the_forward_pass(gradient, closed_over)
     method = "reversible-heun" if gradient == "reversible" else "dopri5"
     options = {"step_size": 0.05} if gradient == "reversible" else {}
     start = torch.randn(8, 2, dtype=torch.float64, requires_grad=True)
-    found = solve(field, start, [0.0, 0.5], method=method, gradient=gradient, options=options)
+    result = solve(field, start, [0.0, 0.5], method=method, gradient=gradient, options=options)
     norm = net[1]
     before = [buffer.clone() for buffer in norm.buffers()]
     kept = list(norm.buffers())
-    assert before[-1] >= found.evaluations
-    found.final.sum().backward()
+    assert before[-1] >= result.evaluations
+    result.final.sum().backward()
     assert all(torch.equal(*pair) for pair in zip(before, norm.buffers(), strict=True))
     assert all(old is new for old, new in zip(kept, norm.buffers(), strict=True))
 

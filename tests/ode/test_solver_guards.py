@@ -39,10 +39,10 @@ def test_a_tensor_used_only_later_is_an_error_not_a_missing_gradient(gradient):
         gradient=gradient,
         parameters=[early, late],
     ).final
-    found = torch.autograd.grad(named.sum(), (early, late))
+    result = torch.autograd.grad(named.sum(), (early, late))
     # y(1) = exp(−(early + late)/2), twice; stages at the jump belong to one side or the other.
-    assert all(abs(float(part) + 0.37) < 0.05 for part in found)
-    assert abs(float(sum(found)) + 0.7358) < 1e-4
+    assert all(abs(float(part) + 0.37) < 0.05 for part in result)
+    assert abs(float(sum(result)) + 0.7358) < 1e-4
 
 
 def test_a_tensor_used_only_later_with_steps_of_samples():
@@ -91,10 +91,10 @@ def test_a_leaf_that_the_field_makes_for_itself_is_its_own(gradient):
         inner = torch.zeros(2, dtype=D, requires_grad=True) if t > 0.5 else 0.0
         return -weight * y + inner
 
-    (found,) = torch.autograd.grad(
+    (result,) = torch.autograd.grad(
         solve(field, start, TIMES, rtol=1e-8, atol=1e-8, gradient=gradient).final.sum(), start
     )
-    torch.testing.assert_close(found, torch.full_like(start, 0.36788), rtol=1e-4, atol=0)
+    torch.testing.assert_close(result, torch.full_like(start, 0.36788), rtol=1e-4, atol=0)
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
@@ -192,15 +192,15 @@ def test_lent_parameters_get_their_gradient(gradient):
     scale = torch.tensor(1.1, dtype=D, requires_grad=True)
     lent = {name: parameter * scale for name, parameter in model.named_parameters()}
     functional_call(model, lent, (ones(3, 2),)).sum().backward()
-    found = scale.grad
+    result = scale.grad
     step = 1e-5
     sides = []
     for moved in (1.1 + step, 1.1 - step):
         with torch.no_grad():
             lent = {name: parameter * moved for name, parameter in model.named_parameters()}
             sides.append(functional_call(model, lent, (ones(3, 2),)).sum())
-    assert found is not None
-    assert abs(float(found - (sides[0] - sides[1]) / (2 * step))) < 1e-3
+    assert result is not None
+    assert abs(float(result - (sides[0] - sides[1]) / (2 * step))) < 1e-3
 
 
 def test_changing_a_parameter_before_the_way_back_is_noticed():
@@ -216,7 +216,7 @@ def test_mixed_precision_is_that_of_the_way_there():
     torch.manual_seed(0)
     layer = nn.Linear(4, 4)
     start = torch.randn(8, 4)
-    found = {}
+    result = {}
     for gradient in ("backprop", "checkpoint"):
         layer.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -230,8 +230,8 @@ def test_mixed_precision_is_that_of_the_way_there():
             ).final
         values.float().sum().backward()
         assert layer.weight.grad is not None
-        found[gradient] = layer.weight.grad.clone()
-    torch.testing.assert_close(found["checkpoint"], found["backprop"], rtol=2e-2, atol=2e-2)
+        result[gradient] = layer.weight.grad.clone()
+    torch.testing.assert_close(result["checkpoint"], result["backprop"], rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize(

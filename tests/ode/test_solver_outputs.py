@@ -86,17 +86,17 @@ def test_different_end_times_for_every_sample():
     assert solution.status == (Status.DONE, Status.DONE)
     for k, t in enumerate((ends / 2, ends), start=1):
         for sample in range(2):
-            wanted = turned(float(t[sample]))[sample]
-            assert float((solution.values[k, sample] - wanted).abs().max()) < 1e-6
+            expected = turned(float(t[sample]))[sample]
+            assert float((solution.values[k, sample] - expected).abs().max()) < 1e-6
 
 
 def test_gradients_reach_own_end_times():
     ends = torch.tensor([0.5, 1.7], dtype=torch.float64, requires_grad=True)
     times = torch.stack((torch.zeros_like(ends), ends))
     end = solve(turn, START, times).final
-    (found,) = torch.autograd.grad(end[:, 0].sum(), ends)
-    wanted = torch.stack([end[0, 1], end[1, 1]])  # dq/dt = p
-    torch.testing.assert_close(found, wanted.detach(), rtol=1e-6, atol=1e-7)
+    (result,) = torch.autograd.grad(end[:, 0].sum(), ends)
+    expected = torch.stack([end[0, 1], end[1, 1]])  # dq/dt = p
+    torch.testing.assert_close(result, expected.detach(), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("steps", ["batch", "sample"])
@@ -136,8 +136,8 @@ def test_a_sample_does_not_feel_its_neighbours():
         return torch.sin(3 * y.flip(-1)) * (1 + t)
 
     together = solve(field, start, [0.0, 2.0], steps="sample", rtol=1e-4, atol=1e-4).final
-    alone = solve(field, start[2:3], [0.0, 2.0], steps="sample", rtol=1e-4, atol=1e-4).final
-    torch.testing.assert_close(together[2:3], alone, rtol=1e-13, atol=1e-13)
+    separate = solve(field, start[2:3], [0.0, 2.0], steps="sample", rtol=1e-4, atol=1e-4).final
+    torch.testing.assert_close(together[2:3], separate, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 2), (3, 2, 4, 4)])
@@ -175,8 +175,8 @@ def test_any_shape_any_number_of_outputs(shape, outputs, backwards, single):
     times = torch.linspace(0, -1 if backwards else 1, outputs, dtype=torch.float64)
     values = ours.odeint(lambda t, y: -y, start, times, rtol=1e-4, atol=1e-5)
     assert values.shape == (outputs, *shape) and values.dtype == dtype
-    wanted = torch.exp(-times).to(dtype).view(-1, *(1,) * len(shape)).expand_as(values)
-    torch.testing.assert_close(values, wanted, rtol=1e-3, atol=1e-3)
+    expected = torch.exp(-times).to(dtype).view(-1, *(1,) * len(shape)).expand_as(values)
+    torch.testing.assert_close(values, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_a_report_says_what_happened():

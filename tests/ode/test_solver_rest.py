@@ -29,9 +29,9 @@ def pendulum(theta=0.0, times=(0.0, 2.0), samples=None, dtype=D, **more):
     def field(t, y):
         return torch.stack([y[..., 1], torque - 9.8 * torch.sin(y[..., 0])], -1)
 
-    found = solve(field, start, list(times), parameters=(torque,), **more)
-    (slope,) = torch.autograd.grad(found.final[..., 0].mean(), torque)
-    return slope.item(), found
+    result = solve(field, start, list(times), parameters=(torque,), **more)
+    (slope,) = torch.autograd.grad(result.final[..., 0].mean(), torque)
+    return slope.item(), result
 
 
 def hanging(time):
@@ -82,9 +82,9 @@ def test_upright_single_precision_and_outputs_inside_steps(method):
     single = {"dtype": torch.float32, "rtol": 1e-3, "atol": 1e-3, "method": method}
     slope, _ = pendulum(times=(0.0, 1.0), **single)
     assert slope == pytest.approx(hanging(1.0), rel=1e-3)
-    slope, found = pendulum(times=torch.linspace(0, 2, 21).tolist(), method=method, rtol=1e-5)
+    slope, result = pendulum(times=torch.linspace(0, 2, 21).tolist(), method=method, rtol=1e-5)
     assert slope == pytest.approx(hanging(2.0), abs=1e-5)
-    assert not found.final.any()
+    assert not result.final.any()
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "backprop"])
@@ -92,10 +92,10 @@ def test_upright_single_precision_and_outputs_inside_steps(method):
 def test_forces_that_are_zero_and_fast(method, gradient):
     force = torch.zeros((), dtype=D, requires_grad=True)
     more = {"method": method, "gradient": gradient, "parameters": (force,), "rtol": 1e-4}
-    found = solve(
+    result = solve(
         lambda t, y: force * torch.sin(20 * t) + 0 * y, torch.zeros(2, dtype=D), [0.0, 3.0], **more
     )
-    (slope,) = torch.autograd.grad(found.final[0], force)
+    (slope,) = torch.autograd.grad(result.final[0], force)
     assert slope.item() == pytest.approx((1 - math.cos(60)) / 20, abs=3e-4)
 
 
@@ -106,8 +106,8 @@ def test_a_control_that_is_zero_piece_by_piece():
         push = control[min(9, int(t / 0.2))]
         return torch.stack([y[1], push - 9.8 * torch.sin(y[0])])
 
-    found = solve(field, torch.zeros(2, dtype=D), [0.0, 2.0], parameters=(control,), rtol=1e-4)
-    (slopes,) = torch.autograd.grad(found.final[0], control)
+    result = solve(field, torch.zeros(2, dtype=D), [0.0, 2.0], parameters=(control,), rtol=1e-4)
+    (slopes,) = torch.autograd.grad(result.final[0], control)
     responses = torch.cos(FREQUENCY * (2 - torch.linspace(0, 2, 11, dtype=D))) / 9.8
     assert torch.allclose(slopes, responses.diff(), rtol=0, atol=2e-4)
 
@@ -119,8 +119,8 @@ def test_a_sample_at_rest_does_not_depend_on_others():
         return torch.stack([y[:, 1], torque - 9.8 * torch.sin(y[:, 0])], -1)
 
     def slopes(start):
-        found = solve(field, start, [0.0, 2.0], steps="sample", parameters=(torque,))
-        return [torch.autograd.grad(x, torque, retain_graph=True)[0] for x in found.final[:, 0]]
+        result = solve(field, start, [0.0, 2.0], steps="sample", parameters=(torque,))
+        return [torch.autograd.grad(x, torque, retain_graph=True)[0] for x in result.final[:, 0]]
 
     start = torch.tensor([[0.0, 0.0], [1.0, 0.5]], dtype=D)
     together = slopes(start)
@@ -138,10 +138,10 @@ def test_consensus(method, start):
     noise = torch.randn(3, 1, dtype=D, generator=torch.Generator().manual_seed(0))
     y = {"ones": 1.0, "zeros": 0.0, "nearly ones": 1 + 1e-6 * noise}[start]
     y = (torch.zeros(3, 1, dtype=D) + y).requires_grad_()
-    found = solve(
+    result = solve(
         lambda t, u: -weight * ends @ u, y, [0.0, 1.0], method=method, rtol=1e-8, atol=1e-8
     )
-    (slope,) = torch.autograd.grad(found.final[0, 0], y)
+    (slope,) = torch.autograd.grad(result.final[0, 0], y)
     exact = torch.linalg.matrix_exp(-weight.detach() * ends)[0]
     assert torch.allclose(slope[:, 0], exact, rtol=0, atol=1e-6)
 
@@ -156,10 +156,10 @@ def grid_gradient(method, rtol, seed, **more):
         around = sum(torch.roll(u, shift, dim) for shift in (1, -1) for dim in (1, 2))
         return 50 * rate * (around - 4 * u) + u - u**3
 
-    found = solve(
+    result = solve(
         field, start, [0.0, 0.3], method=method, rtol=rtol, atol=rtol, parameters=(rate,), **more
     )
-    return torch.autograd.grad((weights * found.final).sum(), rate)[0].item()
+    return torch.autograd.grad((weights * result.final).sum(), rate)[0].item()
 
 
 @pytest.mark.slow
@@ -169,8 +169,8 @@ def test_diffusion_at_the_limit_of_stability(method, seed):
     exact = {1: 0.0840879, 2: 0.1699623}[seed]
     assert grid_gradient(method, 1e-5, seed) == pytest.approx(exact, rel=1e-3)
     if method != "auto":
-        found = grid_gradient(method, 1e-5, seed, steps="sample")
-        assert found == pytest.approx(exact, rel=1e-3)
+        result = grid_gradient(method, 1e-5, seed, steps="sample")
+        assert result == pytest.approx(exact, rel=1e-3)
 
 
 @pytest.mark.slow
@@ -211,11 +211,11 @@ def test_nothing_changes_where_states_move_or_no_gradient_is_wanted():
 
 def test_fields_that_jump_at_rest_are_passed():
     force = torch.zeros((), dtype=D, requires_grad=True)
-    found = solve(
+    result = solve(
         lambda t, y: force - torch.sign(y), torch.zeros(2, dtype=D), [0.0, 3.0], parameters=(force,)
     )
-    (slope,) = torch.autograd.grad(found.final[0], force)
-    assert found.accepted < 20 and slope.item() == pytest.approx(3.0)
+    (slope,) = torch.autograd.grad(result.final[0], force)
+    assert result.accepted < 20 and slope.item() == pytest.approx(3.0)
 
 
 def test_steps_by_hand():

@@ -25,18 +25,18 @@ def test_gradients_of_gradients_reach_times_and_parameters(steps):
     weight = torch.tensor(1.2, dtype=torch.float64, requires_grad=True)
     t = times(0.3, 0.6, 1.0)
     closed = start * torch.exp(-weight * (t.sin() - t[0].sin())).view(3, 1, 1)
-    found = value(t, weight, start)
+    result = value(t, weight, start)
     for mean in (lambda y: (y**2).sum(), lambda y: y[-1].sum()):
-        wanted = torch.autograd.grad(mean(closed), (t, weight, start), create_graph=True)
-        ours = torch.autograd.grad(mean(found), (t, weight, start), create_graph=True)
-        for a, b in zip(ours, wanted, strict=True):
+        expected = torch.autograd.grad(mean(closed), (t, weight, start), create_graph=True)
+        ours = torch.autograd.grad(mean(result), (t, weight, start), create_graph=True)
+        for a, b in zip(ours, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-8)
             once_more = {"retain_graph": True, "materialize_grads": True}
-            again = [
+            repeated = [
                 torch.autograd.grad(x.square().sum(), (t, weight, start), **once_more)
                 for x in (a, b)
             ]
-            for c, d in zip(*again, strict=True):
+            for c, d in zip(*repeated, strict=True):
                 torch.testing.assert_close(c, d, rtol=1e-6, atol=1e-7)
 
 
@@ -44,9 +44,9 @@ def test_gradients_of_gradients_reach_times_and_parameters(steps):
 def test_times_before_an_event_have_gradients(gradient):
     t = times(0.0, 0.2, 5.0)
     solution = solve(lambda s, y: -y, ONE, t, event=lambda s, y: y[0] - 0.5, gradient=gradient)
-    (found,) = torch.autograd.grad(solution.values[1].sum(), t)
+    (result,) = torch.autograd.grad(solution.values[1].sum(), t)
     slope = float(torch.exp(torch.tensor(-0.2)))
-    torch.testing.assert_close(found, found.new_tensor([slope, -slope, 0.0]))
+    torch.testing.assert_close(result, result.new_tensor([slope, -slope, 0.0]))
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "backprop"])
@@ -60,10 +60,10 @@ def test_what_a_sample_lost_by_its_event_does_not_spoil_the_times_of_the_others(
     more = {"steps": "sample", "event": lambda s, y: y[:, 0] - 3}
     solution = solve(field, start, t, gradient=gradient, **more)
     assert solution.values[2, 1].isnan().all()
-    (found,) = torch.autograd.grad(solution.values[1].sum(), t)
+    (result,) = torch.autograd.grad(solution.values[1].sum(), t)
     decay = float(torch.exp(torch.tensor(-0.5, dtype=torch.float64)))
     torch.testing.assert_close(
-        found, found.new_tensor([decay - 4, 4 - decay, 0.0]), rtol=1e-5, atol=0
+        result, result.new_tensor([decay - 4, 4 - decay, 0.0]), rtol=1e-5, atol=0
     )
 
 
@@ -75,6 +75,6 @@ def test_fields_of_samples_get_their_column_of_times(gradient):
     start = torch.ones(2, 3, dtype=torch.float64)
     t = times(0.0, 1.0)
     final = solve(field, start, t, steps="sample", gradient=gradient).final
-    (found,) = torch.autograd.grad(final.sum(), t)
+    (result,) = torch.autograd.grad(final.sum(), t)
     slope = 6 * float(torch.exp(torch.tensor(-1.0)))
-    torch.testing.assert_close(found, found.new_tensor([slope, -slope]))
+    torch.testing.assert_close(result, result.new_tensor([slope, -slope]))

@@ -27,36 +27,36 @@ def test_a_large_member_does_not_hide_the_error_of_a_small_one(batched, gradient
     y = torch.tensor([[1.0, 0.0]] if batched else [1.0, 0.0], dtype=D, requires_grad=True)
     constants = torch.ones((1, 10**4) if batched else 10**4, dtype=D)
     times = [0.0, 10.0]
-    alone = solve(oscillator, y, times, rtol=1e-6, atol=1e-6)
+    separate = solve(oscillator, y, times, rtol=1e-6, atol=1e-6)
     beside = solve(beside_constants, (y, constants), times, rtol=1e-6, atol=1e-6, gradient=gradient)
-    assert beside.accepted == alone.accepted
+    assert beside.accepted == separate.accepted
     truth = torch.tensor([math.cos(10), -math.sin(10)], dtype=D)
     assert float((beside.values[0][-1].detach().reshape(-1) - truth).abs().max()) < 1e-4
-    (found,) = torch.autograd.grad(beside.values[0][-1].sum(), y)
-    wanted = torch.tensor([math.cos(10) - math.sin(10), math.sin(10) + math.cos(10)], dtype=D)
-    torch.testing.assert_close(found.reshape(-1), wanted, rtol=1e-4, atol=1e-4)
+    (result,) = torch.autograd.grad(beside.values[0][-1].sum(), y)
+    expected = torch.tensor([math.cos(10) - math.sin(10), math.sin(10) + math.cos(10)], dtype=D)
+    torch.testing.assert_close(result.reshape(-1), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("method", ["dopri5", "radau5", "alf"])
 def test_members_have_norms_of_their_own_with_every_kind_of_method(method):
     y = torch.tensor([1.0, 0.0], dtype=D)
     more = {"rtol": 1e-3, "atol": 1e-3, "method": method}
-    alone = solve(oscillator, y, [0.0, 2.0], **more)
+    separate = solve(oscillator, y, [0.0, 2.0], **more)
     beside = solve(beside_constants, (y, torch.ones(30, dtype=D)), [0.0, 2.0], **more)
-    assert abs(beside.accepted - alone.accepted) <= 1
+    assert abs(beside.accepted - separate.accepted) <= 1
 
 
 def test_members_with_steps_of_samples():
     y = torch.tensor([[1.0, 0.0], [0.0, 2.0]], dtype=D, requires_grad=True)
     constants = torch.ones(2, 10**4, dtype=D)
     more = {"rtol": 1e-6, "atol": 1e-6, "steps": "sample"}
-    alone = solve(oscillator, y, [0.0, 5.0], **more)
+    separate = solve(oscillator, y, [0.0, 5.0], **more)
     for gradient in ("checkpoint", "adjoint"):
         beside = solve(beside_constants, (y, constants), [0.0, 5.0], gradient=gradient, **more)
-        assert beside.accepted == alone.accepted
-        (found,) = torch.autograd.grad(beside.values[0][-1].sum(), y)
-        (wanted,) = torch.autograd.grad(alone.final.sum(), y, retain_graph=True)
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+        assert beside.accepted == separate.accepted
+        (result,) = torch.autograd.grad(beside.values[0][-1].sum(), y)
+        (expected,) = torch.autograd.grad(separate.final.sum(), y, retain_graph=True)
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_norm_of_ones_own():
@@ -89,9 +89,9 @@ def test_a_norm_of_ones_own_and_gradients(gradient):
     values = solve(
         oscillator, y, [0.0, 2.0], rtol=1e-8, atol=1e-8, options=options, gradient=gradient
     )
-    (found,) = torch.autograd.grad(values.final[0], y)
+    (result,) = torch.autograd.grad(values.final[0], y)
     torch.testing.assert_close(
-        found, torch.tensor([math.cos(2), math.sin(2)], dtype=D), rtol=1e-6, atol=1e-6
+        result, torch.tensor([math.cos(2), math.sin(2)], dtype=D), rtol=1e-6, atol=1e-6
     )
 
 
@@ -106,10 +106,10 @@ def test_a_tolerance_for_every_number(steps, gradient):
     loose = torch.tensor([1e-3, 1.0], dtype=D)
     more = {"steps": steps, "gradient": gradient}
     tight = solve(decays, start, [0.0, 1.0], rtol=1e-8, atol=1e-8, **more)
-    found = solve(decays, start, [0.0, 1.0], rtol=1e-8, atol=loose, **more)
-    assert found.accepted < tight.accepted
-    assert float((found.final[:, 0].detach() - math.exp(-1)).abs().max()) < 1e-3
-    (gradients,) = torch.autograd.grad(found.final[:, 0].sum(), start)
+    result = solve(decays, start, [0.0, 1.0], rtol=1e-8, atol=loose, **more)
+    assert result.accepted < tight.accepted
+    assert float((result.final[:, 0].detach() - math.exp(-1)).abs().max()) < 1e-3
+    (gradients,) = torch.autograd.grad(result.final[:, 0].sum(), start)
     assert float((gradients[:, 0] - math.exp(-1)).abs().max()) < 1e-2
 
 
@@ -121,9 +121,9 @@ def test_tolerances_of_members():
 
     tight = solve(field, state, [0.0, 1.0], rtol=1e-8, atol=1e-8)
     for rtol in ((1e-8, 1e-2), [1e-8, torch.full((3, 1), 1e-2)], torch.tensor([1e-8, 1e-2])):
-        found = solve(field, state, [0.0, 1.0], rtol=rtol, atol=(1e-8, 1e-2))
-        assert found.accepted < tight.accepted
-        assert float((found.values[0][-1] - math.exp(-1)).abs().max()) < 1e-6
+        result = solve(field, state, [0.0, 1.0], rtol=rtol, atol=(1e-8, 1e-2))
+        assert result.accepted < tight.accepted
+        assert float((result.values[0][-1] - math.exp(-1)).abs().max()) < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,9 @@ def test_half_precision_is_right_or_refused(dtype):
         values = undamped.odeint(field, start, times, **settings)
         assert values.dtype == dtype and seen == {dtype}
         assert float((values[-1].detach().float() - math.exp(-1)).abs().max()) < 5e-3
-        (found,) = torch.autograd.grad(values[-1].sum(), start)
-        assert found.dtype == dtype
-        assert float((found.float() - math.exp(-1)).abs().max()) < 5e-3
+        (result,) = torch.autograd.grad(values[-1].sum(), start)
+        assert result.dtype == dtype
+        assert float((result.float() - math.exp(-1)).abs().max()) < 5e-3
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "adjoint", "backprop"])
@@ -238,9 +238,9 @@ def test_complex_states(gradient, steps):
     truth = start * torch.exp(rate)
     torch.testing.assert_close(values, truth, rtol=1e-7, atol=1e-7)
     weights = torch.tensor([[1.0, 2j, 3 - 1j]], dtype=torch.complex128)
-    found = torch.autograd.grad((values * weights).abs().sum(), (start, rate))
-    wanted = torch.autograd.grad((truth * weights).abs().sum(), (start, rate))
-    for one, other in zip(found, wanted, strict=True):
+    result = torch.autograd.grad((values * weights).abs().sum(), (start, rate))
+    expected = torch.autograd.grad((truth * weights).abs().sum(), (start, rate))
+    for one, other in zip(result, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
 
 
@@ -264,7 +264,7 @@ def test_a_norm_holds_few_numbers_among_many_to_the_tolerance():
     exact = math.cos(15.0) + math.sin(15.0) / 3
 
     def error(**options):
-        found = solve(field, start, [0.0, 5.0], rtol=1e-6, atol=1e-6, options=options)
-        return abs(found.final[0].item() - exact)
+        result = solve(field, start, [0.0, 5.0], rtol=1e-6, atol=1e-6, options=options)
+        return abs(result.final[0].item() - exact)
 
     assert error(norm=lambda errors: errors.abs().max()) < 2e-5 < error()

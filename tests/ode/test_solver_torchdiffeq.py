@@ -117,9 +117,9 @@ def test_values(method, name, dtype, reverse):
     if dtype == torch.float32 and not more:
         more = {"rtol": 1e-6, "atol": 1e-6}
     with torch.no_grad():
-        found = undamped.odeint(field, y0, t, method=method, **more)
+        result = undamped.odeint(field, y0, t, method=method, **more)
     allowed = 4e-3 if method in SLOW else 1e-4 if name != "linear" else 2e-3
-    assert found.dtype == dtype and off(truth, found) < allowed
+    assert result.dtype == dtype and off(truth, result) < allowed
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -137,27 +137,27 @@ def test_values_of_the_adjoint(name, dtype, reverse):
 def test_methods_of_scipy(solver, name, reverse):
     field, y0, t, truth = problem(name, reverse=reverse)
     with torch.no_grad():
-        found = undamped.odeint(
+        result = undamped.odeint(
             field, y0, t, method="scipy_solver", options={"solver": solver}, rtol=1e-6, atol=1e-8
         )
-    assert found.shape == truth.shape and off(truth, found) < 1e-3
+    assert result.shape == truth.shape and off(truth, result) < 1e-3
 
 
 def test_the_gradient_of_a_method_of_scipy_is_refused():
     field, y0, t, truth = problem()
-    found = undamped.odeint(field, y0, t, method="scipy_solver")
-    assert off(truth, found) < 1e-4
+    result = undamped.odeint(field, y0, t, method="scipy_solver")
+    assert off(truth, result) < 1e-4
     with pytest.raises(OptionError, match="SciPy has no gradients"):
-        found.sum().backward()
+        result.sum().backward()
 
 
 @pytest.mark.parametrize("method", [None, *FIXED, *ADAPTIVE])
 @pytest.mark.parametrize("interface", [undamped.odeint, undamped.odeint_adjoint])
 def test_a_single_time(method, interface):
     field, y0, t, truth = problem()
-    found = interface(field, y0, t[:1], method=method)
-    assert found.shape == truth[:1].shape
-    torch.testing.assert_close(found, truth[:1])
+    result = interface(field, y0, t[:1], method=method)
+    assert result.shape == truth[:1].shape
+    torch.testing.assert_close(result, truth[:1])
     pair = interface(lambda t, y: (y[0], y[1]), (y0, y0), t[:1], method=method)
     assert [part.shape for part in pair] == [truth[:1].shape] * 2
 
@@ -209,7 +209,7 @@ def test_the_adjoint_beside_theirs(method):
     start = torch.tensor([[2.0, 0.0]], dtype=D)
     times = torch.linspace(0.0, 1.5, 4, dtype=D)
     weights = torch.rand(4, 1, 2, generator=torch.Generator().manual_seed(0), dtype=D)
-    found = []
+    result = []
     tolerance = 1e-8 if method == "dopri5" else 1e-5
     for library in (undamped, torchdiffeq):
         field = Spiral()
@@ -217,8 +217,8 @@ def test_the_adjoint_beside_theirs(method):
         values = library.odeint_adjoint(field, y0, t, method=method, rtol=tolerance, atol=tolerance)
         (values * weights).sum().backward()
         assert float(field.unused.weight.grad.abs().max()) == 0
-        found.append((y0.grad, t.grad, field.matrix.grad))
-    for ours, theirs in zip(*found, strict=True):
+        result.append((y0.grad, t.grad, field.matrix.grad))
+    for ours, theirs in zip(*result, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=5e-3, atol=5e-3)
 
 
@@ -241,13 +241,13 @@ def test_arguments_of_the_adjoint(more):
         more = {**more, "adjoint_params": (weight,)}
     t = torch.linspace(0, 1, 3, dtype=D)
     values = undamped.odeint_adjoint(lambda t, y: -weight * y, y0, t, **more)
-    (found,) = torch.autograd.grad(values[-1].sum(), weight)
-    assert abs(float(found) + 6 * math.exp(-0.7)) < 1e-5
+    (result,) = torch.autograd.grad(values[-1].sum(), weight)
+    assert abs(float(result) + 6 * math.exp(-0.7)) < 1e-5
     other = undamped.odeint_adjoint(
         lambda t, y: tuple(-weight * part for part in y), (y0, y0[0]), t, adjoint_params=(weight,)
     )
-    (found,) = torch.autograd.grad(other[1][-1].sum(), weight)
-    assert abs(float(found) + 3 * math.exp(-0.7)) < 1e-5
+    (result,) = torch.autograd.grad(other[1][-1].sum(), weight)
+    assert abs(float(result) + 3 * math.exp(-0.7)) < 1e-5
 
 
 def test_another_adjoint_method_wants_its_options():
@@ -335,8 +335,8 @@ def test_a_bouncing_ball(interface):
 
     ball = Ball()
     when = ball.bounces(3)
-    found = torch.autograd.grad(when.sum(), list(ball.parameters()))
-    for parameter, gradient in zip(ball.parameters(), found, strict=True):
+    result = torch.autograd.grad(when.sum(), list(ball.parameters()))
+    for parameter, gradient in zip(ball.parameters(), result, strict=True):
         sides = []
         for step in (1e-4, -1e-4):
             with torch.no_grad():
@@ -398,8 +398,8 @@ def test_gradients_across_a_jump(gradient):
         gradient=gradient,
     )
     assert abs(float(values[-1].detach()) - (math.exp(-0.25) + 0.25)) < 1e-8
-    (found,) = torch.autograd.grad(values[-1].sum(), rate)
-    assert abs(float(found) - (0.5 - 0.5 * math.exp(-0.25))) < 1e-6
+    (result,) = torch.autograd.grad(values[-1].sum(), rate)
+    assert abs(float(result) - (0.5 - 0.5 * math.exp(-0.25))) < 1e-6
 
 
 @pytest.mark.parametrize("method", ["euler", "midpoint", "rk4", "trapezoid"])
@@ -415,10 +415,10 @@ def test_fixed_steps_evaluate_inside_of_them(method, direction):
     start = torch.ones(1, dtype=D, requires_grad=True)
     for perturb in (True, False):
         seen.clear()
-        found = undamped.odeint_adjoint(
+        result = undamped.odeint_adjoint(
             field, start, times.to(D), method=method, options={"perturb": perturb}
         )
-        found[-1].sum().backward()
+        result[-1].sum().backward()
         assert any(time in times.tolist() for time in seen) == (not perturb)
 
 
@@ -434,10 +434,10 @@ def test_grids():
 
     t = torch.tensor([0.0, 1.0], dtype=D)
     with torch.no_grad():
-        found = undamped.odeint(
+        result = undamped.odeint(
             field, torch.ones(1, dtype=D), t, method="euler", options={"grid_constructor": grid}
         )
-    assert abs(float(found[-1]) - (1 - 1 / 8) ** 8) < 1e-12 and len(seen) == 8
+    assert abs(float(result[-1]) - (1 - 1 / 8) ** 8) < 1e-12 and len(seen) == 8
 
 
 def test_smallest_steps_and_other_names_of_options():
@@ -507,8 +507,8 @@ def test_callbacks(method, adjoint):
     interface = undamped.odeint_adjoint if adjoint else undamped.odeint
     y0 = (torch.ones(2, dtype=D), torch.ones(3, dtype=D))
     values = interface(field, y0, torch.linspace(0, 1, 3, dtype=D), method=method)
-    said = field.heard
-    assert said.count("try") == said.count("accept") + said.count("reject") > 0
+    output = field.heard
+    assert output.count("try") == output.count("accept") + output.count("reject") > 0
     values[0][-1].sum().backward()
     assert ("adjoint" in field.heard) == adjoint
 
@@ -516,8 +516,8 @@ def test_callbacks(method, adjoint):
 @pytest.mark.parametrize("method", ["euler", "implicit_adams", "gl4"])
 def test_tolerances_beside_fixed_steps_are_passed_over(method):
     field, y0, t, truth = problem()
-    found = undamped.odeint(field, y0, t, method=method, rtol=1e-3, atol=torch.tensor(1e-3))
-    assert off(truth, found) < 1e-4
+    result = undamped.odeint(field, y0, t, method=method, rtol=1e-3, atol=torch.tensor(1e-3))
+    assert off(truth, result) < 1e-4
 
 
 @pytest.mark.parametrize("method", ["dopri5", "rk4", "radauIIA5", "implicit_adams"])
@@ -527,9 +527,9 @@ def test_complex_states(method, interface):
     t = torch.linspace(0, 1, 21, dtype=D)
     field = nn.Module()
     field.forward = lambda t, y: 1j * y  # type: ignore[method-assign]
-    found = interface(field, y0, t, method=method)
-    torch.testing.assert_close(found[-1], y0 * np.exp(1j), rtol=1e-5, atol=1e-5)
-    found[-1].abs().sum().backward()
+    result = interface(field, y0, t, method=method)
+    torch.testing.assert_close(result[-1], y0 * np.exp(1j), rtol=1e-5, atol=1e-5)
+    result[-1].abs().sum().backward()
     assert y0.grad is not None
 
 
@@ -560,15 +560,15 @@ def test_fields_of_which_checkpoints_cannot_be_had():
     early, t = base * 2.0, torch.tensor([0.0, 1.0], dtype=D)
     start = torch.ones(2, dtype=D, requires_grad=True)
     values = undamped.odeint(lambda t, y: -early * y, start, t)
-    (found,) = torch.autograd.grad(values[-1].sum(), base, retain_graph=True)
-    torch.testing.assert_close(found, torch.full_like(base, -2 * math.exp(-2)))
+    (result,) = torch.autograd.grad(values[-1].sum(), base, retain_graph=True)
+    torch.testing.assert_close(result, torch.full_like(base, -2 * math.exp(-2)))
     with pytest.raises(OptionError, match="parameters"):
         undamped.odeint(lambda t, y: -early * y, start, t, gradient="checkpoint")
     named = undamped.odeint(
         lambda t, y: -early * y, start, t, gradient="checkpoint", parameters=[early]
     )
-    (found,) = torch.autograd.grad(named[-1].sum(), base)
-    torch.testing.assert_close(found, torch.full_like(base, -2 * math.exp(-2)))
+    (result,) = torch.autograd.grad(named[-1].sum(), base)
+    torch.testing.assert_close(result, torch.full_like(base, -2 * math.exp(-2)))
     noisy = undamped.odeint(
         lambda t, y: nn.functional.dropout(y, 0.5),
         start,
@@ -583,13 +583,13 @@ def test_a_solution_as_a_function_of_time():
     rate = torch.tensor(0.7, dtype=D, requires_grad=True)
     y0 = torch.tensor([1.0, 2.0], dtype=D, requires_grad=True)
     ends = torch.tensor([0.0, 2.0], dtype=D)
-    found = []
+    result = []
     for library in (undamped.ode, torchdiffeq):
         when = torch.tensor(1.3, dtype=D, requires_grad=True)
         solution = library.odeint_dense(lambda t, y: -rate * y + torch.sin(t), y0, *ends)
         value = solution(when)
-        found.append((value, *torch.autograd.grad(value.sum(), (rate, y0, when))))
-    for ours, theirs in zip(*found, strict=True):
+        result.append((value, *torch.autograd.grad(value.sum(), (rate, y0, when))))
+    for ours, theirs in zip(*result, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
     fixed = undamped.ode.odeint_dense(
         lambda t, y: -y, y0, 0.0, 2.0, method="rk4", options={"step_size": 0.1}

@@ -41,10 +41,10 @@ def final(method, gradient=None, options=FIXED):
 @pytest.mark.parametrize("method", EXPLICIT)
 def test_fixed_steps_are_seen_through(method, gradient):
     end = final(method, gradient)
-    wanted = jacobian(end, Y0)
-    torch.testing.assert_close(jacrev(end)(Y0), wanted)
-    torch.testing.assert_close(jacfwd(end)(Y0), wanted)
-    torch.testing.assert_close(grad(lambda y: end(y).sum())(Y0), wanted.sum(0))
+    expected = jacobian(end, Y0)
+    torch.testing.assert_close(jacrev(end)(Y0), expected)
+    torch.testing.assert_close(jacfwd(end)(Y0), expected)
+    torch.testing.assert_close(grad(lambda y: end(y).sum())(Y0), expected.sum(0))
     torch.testing.assert_close(vmap(end)(MANY), torch.stack([end(y) for y in MANY]))
     each = torch.stack([jacobian(end, y) for y in MANY])
     torch.testing.assert_close(vmap(jacrev(end))(MANY), each)
@@ -53,9 +53,9 @@ def test_fixed_steps_are_seen_through(method, gradient):
 @pytest.mark.parametrize("gradient", [None, "backprop"])
 def test_chosen_steps_are_seen_through(gradient):
     end = final("dopri5", gradient, options={})
-    wanted = jacobian(end, Y0)
-    torch.testing.assert_close(jacrev(end)(Y0), wanted)
-    torch.testing.assert_close(jvp(end, (Y0,), (DIRECTION,))[1], wanted @ DIRECTION)
+    expected = jacobian(end, Y0)
+    torch.testing.assert_close(jacrev(end)(Y0), expected)
+    torch.testing.assert_close(jvp(end, (Y0,), (DIRECTION,))[1], expected @ DIRECTION)
     with pytest.raises(OptionError, match=r"vmap.*steps='sample'"):
         vmap(end)(MANY)
 
@@ -68,9 +68,9 @@ def test_chosen_steps_are_seen_through(gradient):
 
 def test_a_map_that_learns_its_step_is_seen_through():
     model, start = undamped.models.SympNet(1), torch.tensor([[0.3, -0.2]])
-    found = jacrev(lambda y: model.trajectory(y, [0.1, 0.2])[-1])(start)
+    result = jacrev(lambda y: model.trajectory(y, [0.1, 0.2])[-1])(start)
     torch.testing.assert_close(
-        found, jacobian(lambda y: model.trajectory(y, [0.1, 0.2])[-1], start)
+        result, jacobian(lambda y: model.trajectory(y, [0.1, 0.2])[-1], start)
     )
     assert model.step.item() == pytest.approx(0.1)
 
@@ -88,9 +88,9 @@ def test_a_neural_ode_is_seen_through(gradient):
         with pytest.raises(OptionError, match=r"adjoint.*backprop"):
             grad(loss)(parameters)
         return
-    wanted = torch.autograd.grad(loss(parameters), list(parameters.values()))
-    for found, other in zip(grad(loss)(parameters).values(), wanted, strict=True):
-        torch.testing.assert_close(found, other)
+    expected = torch.autograd.grad(loss(parameters), list(parameters.values()))
+    for result, other in zip(grad(loss)(parameters).values(), expected, strict=True):
+        torch.testing.assert_close(result, other)
 
 
 @pytest.mark.parametrize("method", IMPLICIT)
@@ -131,5 +131,5 @@ def test_tangents_are_right_or_refused(method, gradient, steps):
             continue
         torch.testing.assert_close(value.primal, plain)
         # Step sizes follow the state too, which tangents do not.
-        wanted = (sides[0] - sides[1]) / (2 * eps)
-        torch.testing.assert_close(value.tangent, wanted, rtol=2e-2, atol=2e-2)
+        expected = (sides[0] - sides[1]) / (2 * eps)
+        torch.testing.assert_close(value.tangent, expected, rtol=2e-2, atol=2e-2)

@@ -17,10 +17,10 @@ def scipy_values(field, start, times, rtol=1e-12):
     def call(t, y):
         return field(torch.tensor(t, dtype=torch.float64), torch.from_numpy(np.array(y))).numpy()
 
-    found = scipy.integrate.solve_ivp(
+    result = scipy.integrate.solve_ivp(
         call, (times[0], times[-1]), start, method="DOP853", t_eval=times, rtol=rtol, atol=1e-13
     )
-    return torch.from_numpy(found.y.T)
+    return torch.from_numpy(result.y.T)
 
 
 def detest_values(name):
@@ -36,8 +36,8 @@ def test_all_of_detest_is_there():
 
 @pytest.mark.parametrize("name", EXACT)
 def test_scipy_knows_the_closed_forms(name):
-    wanted = torch.tensor([EXACT[name](t) for t in TIMES], dtype=torch.float64)
-    torch.testing.assert_close(detest_values(name), wanted, rtol=1e-10, atol=1e-11)
+    expected = torch.tensor([EXACT[name](t) for t in TIMES], dtype=torch.float64)
+    torch.testing.assert_close(detest_values(name), expected, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.slow
@@ -68,16 +68,16 @@ def test_detest_gradients_agree_with_torchdiffeq(name):
     torchdiffeq = pytest.importorskip("torchdiffeq")
     field, start = PROBLEMS[name]
     times = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64)
-    found = []
+    result = []
     for solver, more in (
         (torchdiffeq.odeint, {"rtol": 1e-10, "atol": 1e-12}),
         (ours.odeint, {"rtol": 1e-9, "atol": 1e-11}),
     ):
         y0 = torch.tensor(start, dtype=torch.float64, requires_grad=True)
         values = solver(field, y0, times, **more)
-        found.append((values.detach(), torch.autograd.grad(values[1:].sin().sum(), y0)[0]))
-    for wanted, ours_found in zip(*found, strict=True):
-        torch.testing.assert_close(ours_found, wanted, rtol=1e-6, atol=1e-7)
+        result.append((values.detach(), torch.autograd.grad(values[1:].sin().sum(), y0)[0]))
+    for expected, ours_found in zip(*result, strict=True):
+        torch.testing.assert_close(ours_found, expected, rtol=1e-6, atol=1e-7)
 
 
 def van_der_pol(stiffness):
@@ -139,9 +139,9 @@ def test_neural_fields_agree_with_torchdiffeq(gradient, backwards):
         values = solver(field, y0, times, **more)
         loss = (values.sin() * torch.tensor([1.0, 2.0, 3.0]).view(3, 1, 1)).sum()
         results.append((values.detach(), torch.autograd.grad(loss, [y0, *field.parameters()])))
-    (reference, wanted), (values, found) = results
+    (reference, expected), (values, result) = results
     assert float((values - reference).abs().max()) < 1e-7
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(result, expected, strict=True):
         assert float((a - b).abs().max()) < 1e-6
 
 

@@ -15,9 +15,9 @@ def test_a_clock_gives_the_times_of_every_step(dtype):
     steps = [(0.1 * number, 0.01 * (number + 1)) for number in range(3 * MANY)]
     kept = [clock(t, h) for t, h in steps]
     for (t, h), times in zip(steps, kept, strict=True):
-        wanted = [t + node * h for node in NODES]
+        expected = [t + node * h for node in NODES]
         assert all(time.dtype == dtype and time.shape == () for time in times)
-        torch.testing.assert_close(torch.stack(list(times)), torch.tensor(wanted, dtype=dtype))
+        torch.testing.assert_close(torch.stack(list(times)), torch.tensor(expected, dtype=dtype))
         assert torch.equal(
             torch.stack(list(times)), torch.stack(list(stage_times(t, h, NODES, like)))
         )
@@ -44,9 +44,9 @@ def test_a_field_may_hold_on_to_its_times():
 
 def test_a_graph_through_the_times_is_that_of_each_stage():
     start = torch.ones(2, dtype=torch.float64, requires_grad=True)
-    found = solve(
+    result = solve(
         lambda t, y: y * t, start, [0.0, 2.0], rtol=1e-9, atol=1e-9, gradient="backprop"
     ).final
-    (gradient,) = torch.autograd.grad(found.sum(), start)
+    (gradient,) = torch.autograd.grad(result.sum(), start)
     # y(2) = y(0) e^(t²/2)
     torch.testing.assert_close(gradient, torch.full_like(start, 2.0).exp(), rtol=1e-7, atol=0.0)

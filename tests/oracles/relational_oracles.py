@@ -132,11 +132,11 @@ def corelnet_t(w, u, *, matrix="causal", rows="softmax", heads=8, layers=1, sens
         asked = np.split(linear(w, "to_query", q), heads)
         keys = [np.split(linear(w, "to_key", t), heads) for t in tokens]
         values = [np.split(linear(w, "to_value", t), heads) for t in tokens]
-        found = []
+        result = []
         for h in range(heads):
             a = softmax(np.array([asked[h] @ k[h] for k in keys]) / math.sqrt(len(asked[h])))
-            found.append(sum(a[i] * values[i][h] for i in range(len(tokens))))
-        q = layer_norm(w, "norms.0", q + linear(w, "to_output", np.concatenate(found)))
+            result.append(sum(a[i] * values[i][h] for i in range(len(tokens))))
+        q = layer_norm(w, "norms.0", q + linear(w, "to_output", np.concatenate(result)))
         q = layer_norm(w, "norms.1", q + mlp(w, "feed_forward", q))
     return mlp(w, "decoder", q)
 
@@ -155,8 +155,8 @@ def corelnet_mix(w, u, *, matrix="causal", **how):
     query = linear(w, "query", context_norm(w, u).ravel())
     scores = [query @ k for k in w["signatures"]]
     R = rows_of(similarity_matrix(w, u, **how), matrix, "softmax")
-    chosen = R if scores[0] > scores[1] else difference_matrix(w, u)
-    return mlp(w, "decoder", chosen.ravel())
+    choice = R if scores[0] > scores[1] else difference_matrix(w, u)
+    return mlp(w, "decoder", choice.ravel())
 
 
 def esbn(w, u, *, sensory=False, **how):
@@ -167,15 +167,15 @@ def esbn(w, u, *, sensory=False, **how):
     read = np.zeros(w["lstm.weight_ih"].shape[1])
     for t in range(len(u)):
         h, c = lstm(w, "lstm", read, h, c)
-        found = np.zeros(size + 1)
+        result = np.zeros(size + 1)
         if t:
             a = softmax(scores[t, :t])
             for i in range(t):
                 confidence = sigmoid(w["gain"] * scores[t, i] + w["bias"])
-                found += a[i] * np.concatenate([keys[i], confidence])
-            found *= sigmoid(linear(w, "gate", h))
+                result += a[i] * np.concatenate([keys[i], confidence])
+            result *= sigmoid(linear(w, "gate", h))
         keys.append(relu(linear(w, "key", h)))
-        read = np.concatenate([found, z[t]]) if sensory else found
+        read = np.concatenate([result, z[t]]) if sensory else result
     h, c = lstm(w, "lstm", read, h, c)
     return linear(w, "head", h)
 
@@ -184,15 +184,15 @@ def predinet(w, u, *, heads):
     z = np.concatenate([context_norm(w, u), np.arange(len(u))[:, None]], 1)
     keys = [linear(w, "key", x) for x in z]
     queries = [np.split(linear(w, f"queries.{k}", z.ravel()), heads) for k in range(2)]
-    said = []
+    output = []
     for h in range(heads):
         E = []
         for k in range(2):
             a = softmax(np.array([queries[k][h] @ key for key in keys]))
             E.append(sum(a[i] * z[i] for i in range(len(z))))
         D = linear(w, "relation", E[0]) - linear(w, "relation", E[1])
-        said += [D, E[0][-1:], E[1][-1:]]
-    return linear(w, "head", relu(linear(w, "hidden", np.concatenate(said))))
+        output += [D, E[0][-1:], E[1][-1:]]
+    return linear(w, "head", relu(linear(w, "hidden", np.concatenate(output))))
 
 
 def relation_net(w, u):
@@ -220,16 +220,16 @@ def transformer(w, u, *, heads, layers=1):
         ]
         mixed = []
         for i in range(len(x)):
-            found = []
+            result = []
             for h in range(heads):
                 part = slice(h * size // heads, (h + 1) * size // heads)
                 scores = [projected[i][0][part] @ p[1][part] for p in projected]
                 a = softmax(np.array(scores) / math.sqrt(size / heads))
-                found.append(sum(a[j] * projected[j][2][part] for j in range(len(x))))
-            mixed.append(linear(w, f"{n}.self_attn.out_proj", np.concatenate(found)))
+                result.append(sum(a[j] * projected[j][2][part] for j in range(len(x))))
+            mixed.append(linear(w, f"{n}.self_attn.out_proj", np.concatenate(result)))
         x = np.stack([layer_norm(w, f"{n}.norm1", a + b) for a, b in zip(x, mixed, strict=True)])
-        said = [linear(w, f"{n}.linear2", relu(linear(w, f"{n}.linear1", a))) for a in x]
-        x = np.stack([layer_norm(w, f"{n}.norm2", a + b) for a, b in zip(x, said, strict=True)])
+        output = [linear(w, f"{n}.linear2", relu(linear(w, f"{n}.linear1", a))) for a in x]
+        x = np.stack([layer_norm(w, f"{n}.norm2", a + b) for a, b in zip(x, output, strict=True)])
     mean = np.mean([layer_norm(w, "transformer.norm", a) for a in x], 0)
     return linear(w, "head", relu(linear(w, "hidden", mean)))
 
@@ -283,10 +283,10 @@ def mnm(w, u):
         h, c = lstm(w, "lstm", np.concatenate([code, r]), h, c)
         b, k, v, q = np.split(np.tanh(linear(w, "heads", h)), 4)
         beta = sigmoid(linear(w, "rate", b))
-        said, wanted = recall(k), np.split(linear(w, "targets", v), 3)
-        below = [k, *said[:2]]
+        output, expected = recall(k), np.split(linear(w, "targets", v), 3)
+        below = [k, *output[:2]]
         for layer in range(3):
-            error = (said[layer] - wanted[layer]) * 2 / d
+            error = (output[layer] - expected[layer]) * 2 / d
             M[layer] = M[layer] - np.outer(error, beta * below[layer])
         missed += ((recall(k)[-1] - v) ** 2).mean()
         r = recall(q)[-1]

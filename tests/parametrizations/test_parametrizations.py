@@ -63,8 +63,8 @@ def test_samples_lie_in_the_set_and_come_back(name, size):
     generator = torch.Generator().manual_seed(4)
     matrix = maps.sample(generator)
     assert maps.contains(matrix, 1e-9)
-    again = maps.sample(torch.Generator().manual_seed(4))
-    assert torch.equal(matrix, again)
+    repeated = maps.sample(torch.Generator().manual_seed(4))
+    assert torch.equal(matrix, repeated)
     torch.testing.assert_close(maps(*frees(maps.right_inverse(matrix))), matrix)
 
 
@@ -272,14 +272,14 @@ def test_schur_spectrum_is_what_gamma_and_theta_say(size):
     turn, scales, angles, lower = maps.sample_free()
     scales = scales + 0.3 * torch.rand_like(scales)
     lower = torch.randn_like(lower)
-    found = torch.linalg.eigvals(maps(turn, scales, angles, lower))
+    result = torch.linalg.eigvals(maps(turn, scales, angles, lower))
     pairs = size // 2
     expected = torch.cat(
         [torch.polar(scales[:pairs], angles), torch.polar(scales[:pairs], -angles)]
     )
     if size % 2:
         expected = torch.cat([expected, scales[pairs:].to(expected.dtype)])
-    distance = (found.unsqueeze(1) - expected.unsqueeze(0)).abs()
+    distance = (result.unsqueeze(1) - expected.unsqueeze(0)).abs()
     assert distance.min(0).values.max() < 1e-6
     assert distance.min(1).values.max() < 1e-6
 
@@ -300,8 +300,8 @@ def test_an_entry_inside_a_block_would_move_the_spectrum():
     gamma, theta, t = 1.0, 0.7, 0.5
     c, s = math.cos(theta), math.sin(theta)
     block = torch.tensor([[gamma * c, -gamma * s], [gamma * s + t, gamma * c]]).double()
-    found = torch.linalg.eigvals(block).abs().square()
-    torch.testing.assert_close(found, torch.full((2,), gamma**2 + gamma * t * s).double())
+    result = torch.linalg.eigvals(block).abs().square()
+    torch.testing.assert_close(result, torch.full((2,), gamma**2 + gamma * t * s).double())
 
 
 def test_scaled_cayley_reaches_what_the_plain_one_cannot():

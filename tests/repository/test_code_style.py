@@ -33,7 +33,7 @@ MAX_PARAMETERS = 12  # without self
 # "module:function" of functions that may be larger, and why.
 LARGE_FUNCTIONS: dict[str, str] = {}
 
-MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 105_000, 54_000, 780
+MAX_LINES, MAX_LIBRARY_LINES, MAX_FILES = 104_800, 54_000, 600
 # Lines of the library, lines of the lab and files of features since then.
 FEATURES = {
     "memory benchmark, with the network latch": (95, 1_355, 7),
@@ -187,7 +187,6 @@ def test_methods_are_documented(package, least):
             if not isinstance(target, type) or target.__module__ != name:
                 continue
             bases = [base for base in target.__mro__ if base.__module__.startswith("undamped")]
-            fields = vars(target).get("__annotations__", {})
             fields = vars(target).get("__annotations__", {})
             for method, value in vars(target).items():
                 if method in fields:

@@ -156,11 +156,11 @@ def damaged_archive(content: bytes, rng: random.Random) -> bytes:
         return damaged(content, rng)
     made = BytesIO()
     with zipfile.ZipFile(BytesIO(content)) as old, zipfile.ZipFile(made, "w") as new:
-        chosen = rng.choice(old.namelist())
+        choice = rng.choice(old.namelist())
         for name in old.namelist():
             member = old.read(name)
             kind = rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
-            new.writestr(name, damaged(member, rng) if name == chosen else member, kind)
+            new.writestr(name, damaged(member, rng) if name == choice else member, kind)
     return made.getvalue()
 
 

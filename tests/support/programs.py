@@ -89,9 +89,9 @@ class Player(nn.Module):
             for observation in observations[:5]:
                 _, state = self.lstm(observation.unsqueeze(0), state)
         values = self.head(self.lstm(observations[5:], state)[0])
-        chosen = values[:-1, 0, 0]
+        choice = values[:-1, 0, 0]
         target = observations[5:-1, 0, 0] + 0.9 * values[1:, 0].amax(-1).detach()
-        return F.smooth_l1_loss(chosen, target)
+        return F.smooth_l1_loss(choice, target)
 
 
 class Forecaster(nn.Module):

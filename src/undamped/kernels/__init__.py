@@ -1,9 +1,9 @@
-"""Scans over time: a plain loop that says what is meant, and Numba for the CPU.
+"""Scans over time: a plain loop as reference, and compiled kernels.
 
 `oscillator_scan` is a layer of UnICORNN, `independent_layer` one of IndRNN. `oscillator_stack` runs
 a whole UnICORNN network chunk by chunk in time; `coupled_scan` (in `coupled`) serves cells with a
 recurrent product; `linear_scan` and `linear_oscillator_scan` those whose recurrence is linear.
-A kernel is imported when it is asked for, and Numba when it first runs.
+Kernels are imported on first access, Numba when one first runs.
 """
 
 from undamped._base.lazy import lazy_names

@@ -1,4 +1,4 @@
-"""Scans over time: a plain loop that says what is meant, and Numba for the CPU.
+"""Scans over time: a plain loop as reference, and compiled kernels.
 
 Written by `python -m undamped.lab.catalogue`; do not edit.
 """

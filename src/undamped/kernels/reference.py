@@ -1,4 +1,4 @@
-"""The scans as plain loops: what every kernel means, and what runs where no kernel fits."""
+"""The scans as plain loops: the references of the kernels, which run where no kernel applies."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ def step_by_step(
     """Iterate through time; return all outputs and the final state.
 
     Args:
-        advance: Makes a step, from the input of one time and a state.
+        advance: Maps the input of one time and a state to the next state.
         inputs: (time, batch, …).
         state: The state before the first step, (batch, …) each.
-        lengths: (batch,), where sequences end: their states rest and their outputs are zero.
-        output: Returns the output that belongs to a state; its first tensor by default.
+        lengths: (batch,), where sequences end: after that their states stay and their outputs are
+            zero.
+        output: Returns the output of a state; its first tensor by default.
         freeze: Returns the state after a step in which some sequences have ended.
     """
     outputs, dims = [], (1,) * (state[0].dim() - 1)

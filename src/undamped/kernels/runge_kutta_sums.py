@@ -1,10 +1,9 @@
 """Weighted sums of a few arrays, and the norm of one in units of a tolerance: one pass each.
 
-What a Runge–Kutta step does besides calling its field. Operation by operation every term is a pass
-over the state and a call into torch; here a block of the state stays in the first-level cache
-while all terms are added to it, and one call does them all. The arrays are handed over by address,
-in a table that grows with the stages of a step: a wrapper for each array would cost more than the
-sums.
+These are the operations of a Runge–Kutta step besides evaluations of its field. In torch every term
+would be a pass over the state and a call; here one call adds all terms to a block of the state
+while it stays in the first-level cache. Arrays are passed by address, in a table that grows with
+the stages of a step: a wrapper for each array would cost more than the sums.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ BLOCK = 1024
 MOST = 32
 """Stages of a step; the longest method here has thirteen."""
 Y, OUT, STAGES = 0, 1, 2
-"""Places in the table: the value a step starts from, what is written or reached, the stages."""
+"""Rows of the table: the value at the start of a step, the result or end of the step, stages."""
 kind_of = attrgetter("__class__", "dtype", "is_cpu", "shape")
-"""Return what tensors have to agree in."""
+"""Return the properties that tensors must share."""
 ONE_THREAD = 1 << 21
-"""Numbers read below which handing part of the work to another thread costs more than it gives."""
+"""Numbers read below which one thread is faster than two."""
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
@@ -70,7 +69,7 @@ def _squares(
 ) -> None:
     """Sum the squares of h Σ w_j k_j / (atol + rtol max(|y|, |y'|)) in each block into `totals`.
 
-    Blocks have places of their own, so that the number of threads does not change the sum.
+    Every block has its own total, so that the number of threads does not change the sum.
     """
     number = totals.dtype.type
     relative, absolute = number(rtol), number(atol)
@@ -92,8 +91,8 @@ def _squares(
         total = number(0)
         for i in range(last - first):
             largest = max(abs(before[i]), abs(after[i]))
-            # The last term is zero, or NaN where the step ended in infinity: no error is small
-            # in units of that.
+            # The last term is zero, or NaN where the step ended in infinity, relative to
+            # which any error would be small.
             scale = absolute + relative * largest
             # As in torch, a scale of zero is the smallest there is: 0/0 is no error.
             ratio = error[i] / (tiny if scale < tiny else scale) + (after[i] - after[i])
@@ -118,10 +117,9 @@ def _total(totals: Any) -> float:
 
 
 class WeightedSums:
-    """Sums over the stages of a step, all like one tensor: its shape, type, memory without gaps.
+    """Sums over the stages of a step, all of the shape and dtype of one tensor, contiguous.
 
-    Args:
-        like: A tensor on the CPU, float32 or float64, without gaps.
+    Args: like: A contiguous tensor on the CPU, float32 or float64.
     """
 
     def __init__(self, like: Tensor) -> None:
@@ -131,10 +129,10 @@ class WeightedSums:
         self._like = np.empty(0, kind)
         self._totals = np.empty(self._blocks, kind)
         self._table = np.zeros(STAGES + MOST, np.int64)
-        self._y, self._stages = like, [like]  # held as long as their addresses are in the table
+        self._y, self._stages = like, [like]  # references, since the table holds addresses only
 
     def begin(self, y: Tensor) -> bool:
-        """Begin a step at y; return whether it is like what these sums are for."""
+        """Begin a step at y; return whether its shape and dtype match."""
         self._y = y
         self._stages.clear()
         if kind_of(y) == self._kind and y.is_contiguous():
@@ -143,7 +141,7 @@ class WeightedSums:
         return False
 
     def take(self, stage: Tensor) -> bool:
-        """Take the next stage; return whether it is like what these sums are for."""
+        """Add the next stage; return whether its shape and dtype match."""
         stages = self._stages
         if kind_of(stage) == self._kind and stage.is_contiguous() and len(stages) < MOST:
             self._table[STAGES + len(stages)] = stage.data_ptr()
@@ -158,15 +156,15 @@ class WeightedSums:
     def add(self, h: float, weights: Any, stage: Tensor) -> Tensor | None: ...
 
     def add(self, h: float, weights: Any, stage: Tensor | None = None) -> Tensor | None:
-        """Return y + h Σ w_j k_j, a new tensor without a graph; all stages must have fitted.
+        """Return y + h Σ w_j k_j, a new tensor without a graph; all stages must match.
 
         Args:
             h: A number that multiplies all weights.
             weights: The w_j of the stages so far, an array of float64, not all zero.
-            stage: The newest of them, to be taken first; None is returned if it does not fit.
+            stage: The newest stage, which is added first; the result is None if it does not match.
         """
         if stage is not None:
-            # As in `take`, written out: this is called for every evaluation of a field.
+            # As in `take`, inlined: this runs for every evaluation of a field.
             count = len(self._stages)
             if kind_of(stage) != self._kind or not stage.is_contiguous() or count == MOST:
                 return None
@@ -187,13 +185,13 @@ class WeightedSums:
         """Return the root mean square of h Σ w_j k_j / (atol + rtol max(|y|, |y'|)).
 
         Args:
-            y1: Value after the step; where it is not finite, neither is the answer. None comes
-                back if it is not like what these sums are for; all stages must have fitted.
+            y1: Value after the step; where it is not finite, neither is the result. The result is
+                None if its shape or dtype does not match; all stages must match.
             h: A number that multiplies all weights.
             weights: The w_j, an array of float64.
             rtol: Relative tolerance.
             atol: Absolute tolerance.
-            size: How many leading numbers count; all by default.
+            size: The number of leading elements that count; all by default.
         """
         if kind_of(y1) != self._kind or not y1.is_contiguous():
             return None

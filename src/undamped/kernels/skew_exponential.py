@@ -1,10 +1,10 @@
-"""The exponential of skew matrices, orthogonal to rounding.
+"""The exponential of skew matrices, orthogonal up to rounding.
 
 For a single matrix `torch.matrix_exp` (up to 2.14 at least, pytorch/pytorch#196592) has a wrong
-coefficient where it takes its polynomial of degree eight: it is off by up to 1e-10 in double
-precision and 2e-5 in single, which a thousand small steps would show. This one is a Taylor
+coefficient where it takes its polynomial of degree eight: its error is up to 1e-10 in double
+precision and 2e-5 in single, which is visible after a thousand small steps. This one is a Taylor
 polynomial of degree sixteen of the matrix halved until it is small, squared as often. The matrices
-are small, so that operations count more than numbers: all sums of powers are one product.
+are small, so the number of calls matters most: all sums of powers are one product.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from torch import Tensor
 from undamped.kernels.dispatch import inside_transform
 
 LARGEST = {torch.float32: 2.5, torch.float64: 0.75}
-"""Spectral norm up to which the terms left out are below rounding."""
+"""Spectral norm up to which the omitted terms are below rounding."""
 FINEST = 0.1
-"""An angle known no better than this, in radians, is no rotation at all."""
+"""An angle with a larger error than this, in radians, is meaningless."""
 
 
 def skew_exponential(matrix: Tensor) -> Tensor:
     """Return exp(A), a rotation, for skew matrices (…, n, n).
 
     Args:
-        matrix: A; that it is skew is taken for granted.
+        matrix: A; whether it is skew is not checked.
     """
     if inside_transform() or matrix.dtype not in LARGEST:
-        return torch.matrix_exp(matrix)  # where numbers cannot be looked at
+        return torch.matrix_exp(matrix)  # values are unknown
     if not matrix.numel():
         return matrix
-    # Eigenvalues of a skew matrix come in pairs, so the largest is at most this.
+    # Eigenvalues of a skew matrix come in pairs, so this bounds the largest.
     rows = torch.linalg.vector_norm(matrix.detach().flatten(-2), dim=-1)
     norm = rows.amax().item() / math.sqrt(2)
     if not norm * torch.finfo(matrix.dtype).eps < FINEST:
@@ -47,7 +47,7 @@ def skew_exponential(matrix: Tensor) -> Tensor:
 
 
 def _taylor(first: Tensor) -> Tensor:
-    """Add up seventeen terms, four at a time (Paterson and Stockmeyer)."""
+    """Sum seventeen terms, four at a time (Paterson and Stockmeyer)."""
     shape, size = first.shape, first.shape[-1]
     first = first.reshape(-1, size, size)
     second = first @ first
@@ -67,5 +67,5 @@ def _coefficients(dtype: torch.dtype, device: torch.device) -> Tensor:
     rows = [[1 / math.factorial(begin + k) for k in range(4)] for begin in (12, 8, 4, 0)]
     last = (1 / math.factorial(16), 0.0, 0.0, 0.0)
     matrix = [[*row, end] for row, end in zip(rows, last, strict=True)]
-    with torch.inference_mode(False):  # it is kept, for passes with gradients too
+    with torch.inference_mode(False):  # cached, also for passes with gradients
         return torch.tensor(matrix, dtype=dtype, device=device)

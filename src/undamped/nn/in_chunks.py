@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.kernels.dispatch import implementation, through_operator
+from undamped.kernels.dispatch import implementation, runs_as_operator
 from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.chunks import Limits, chunk_length, ranges
 from undamped.kernels.shared.limits import current_limits
@@ -48,7 +48,7 @@ def step_bytes(network: Recurrent, x: Tensor) -> int:
 
 def should_chunk(network: Recurrent, x: Tensor) -> bool:
     """Return whether a sequence is long and the network can process it in chunks."""
-    if through_operator(x):  # the loop over chunks is Python and should not be traced
+    if runs_as_operator(x):  # the loop over chunks is Python and should not be traced
         return False
     if network.bidirectional or not (
         network.cell_class.memory_plan.chunked or network.block != "none"

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.kernels.dispatch import through_operator
+from undamped.kernels.dispatch import runs_as_operator
 from undamped.nn.bases.cell import MemoryPlan, ScanResult, State
 from undamped.nn.bases.memory import CompiledStep, MemoryCell, weights_of
 from undamped.nn.lstm import LSTMCell
@@ -145,7 +145,7 @@ class SABCell(MemoryCell):
         The number of stored states depends on the values of a clock, so that the pass is not traced
         by a compiler and is refused for tensors without values.
         """
-        if not through_operator(x):
+        if not runs_as_operator(x):
             return super().scan(x, state, lengths)
         exporting = getattr(torch.compiler, "is_exporting", bool)
         if x.is_meta or exporting():

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from undamped._base.errors import OptionError, ShapeError, shortened
-from undamped.kernels.dispatch import through_operator
+from undamped.kernels.dispatch import runs_as_operator
 from undamped.nn.bases.cell import Cell, State
 
 P = ParamSpec("P")
@@ -147,7 +147,7 @@ def check_lengths(lengths: Tensor | None, x: Tensor) -> Tensor | None:
         # In eight bits, sums with lengths would overflow.
         lengths = lengths.to(torch.int64, copy=True)
     fits = lengths.shape == (batch,) and integers
-    if fits and through_operator(x):
+    if fits and runs_as_operator(x):
         return lengths  # values cannot be read while tracing
     if not fits or int(lengths.min()) < 1 or int(lengths.max()) > steps:
         raise ShapeError(

@@ -105,10 +105,10 @@ def test_answers_are_those_of_the_transform_and_the_ridge_of_others(
         known, asked = theirs(series.astype(np.float32), new, drawn_seed())
     ridge = RidgeClassifierCV(alphas=np.logspace(-3, 3, 10)).fit(known, classes)
     assert float(model.arrays["penalty"]) == pytest.approx(float(ridge.alpha_))
-    found = model(as_batch(new, classes)).detach().numpy()
-    wanted = ridge.decision_function(asked)
-    factor = (found * wanted).sum() / (wanted * wanted).sum()
-    np.testing.assert_allclose(found, factor * wanted, atol=2e-3 * factor)
+    result = model(as_batch(new, classes)).detach().numpy()
+    expected = ridge.decision_function(asked)
+    factor = (result * expected).sum() / (expected * expected).sum()
+    np.testing.assert_allclose(result, factor * expected, atol=2e-3 * factor)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -127,29 +127,29 @@ def test_trees_kept_as_arrays_answer_as_scikit_learn_does(classes):
     trees = GradientBoostingClassifier(
         n_estimators=15, max_features="sqrt", subsample=0.8, random_state=seed
     ).fit(table(series), which)
-    said = model(as_batch(new, which)).detach().numpy()
-    wanted = trees.decision_function(table(new))
-    found = said[:, 1] - said[:, 0] if classes == 2 else said
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    output = model(as_batch(new, which)).detach().numpy()
+    expected = trees.decision_function(table(new))
+    result = output[:, 1] - output[:, 0] if classes == 2 else output
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_numbers_are_boosted_one_by_one():
     from sklearn.ensemble import GradientBoostingRegressor
 
     series, _ = waves(40)
-    wanted = np.stack([series.mean((1, 2)), series.std((1, 2))], 1)
+    expected = np.stack([series.mean((1, 2)), series.std((1, 2))], 1)
     torch.manual_seed(0)
     model = undamped.lab.baselines.SummaryBoosting(TaskShape(1, 2, answer="number"), rounds=5)
     torch.manual_seed(1)
     x = torch.from_numpy(series).float().permute(2, 0, 1)
-    model.fit_closed_form([Batch(x, torch.from_numpy(wanted))])
+    model.fit_closed_form([Batch(x, torch.from_numpy(expected))])
     table = np.stack([summary(one, np.ones(one.shape, dtype=bool)) for one in series.astype("f")])
     for number in range(2):
         trees = GradientBoostingRegressor(
             n_estimators=5, max_features="sqrt", subsample=0.8, random_state=drawn_seed()
-        ).fit(table, wanted[:, number])
-        found = model(Batch(x))[:, number].detach().numpy()
-        np.testing.assert_allclose(found, trees.predict(table), rtol=1e-5, atol=1e-6)
+        ).fit(table, expected[:, number])
+        result = model(Batch(x))[:, number].detach().numpy()
+        np.testing.assert_allclose(result, trees.predict(table), rtol=1e-5, atol=1e-6)
 
 
 def test_summaries_look_at_what_was_measured_alone():
@@ -184,9 +184,9 @@ def test_the_nearest_series_answers_whatever_its_length():
     asked, _ = waves(5, 2, steps=13)
     own = [one[:, :n].T for one, n in zip(series, lengths.tolist(), strict=True)]
     nearest = [int(np.argmin([warped(one.T, other) for other in own])) for one in asked]
-    said = model(as_batch(asked, which[:5])).detach()
-    assert said.argmax(1).tolist() == which[nearest].tolist()
-    assert 0.5 < float(said.softmax(1).max()) < 1
+    output = model(as_batch(asked, which[:5])).detach()
+    assert output.argmax(1).tolist() == which[nearest].tolist()
+    assert 0.5 < float(output.softmax(1).max()) < 1
 
 
 def task_of(series, classes, **options):
@@ -209,8 +209,8 @@ def test_a_run_of_a_rival_is_a_run_like_any_other(name, tmp_path):
     batch = task.batch("test", 0, 9)
     right = model(batch).argmax(1) == batch.targets
     assert float(right.float().mean()) == pytest.approx(result["test"]["accuracy"])
-    again = fit(name, task, model_options=SMALL.get(name), out=tmp_path, progress=False)
-    assert again.settings["result"]["test"] == result["test"]
+    repeated = fit(name, task, model_options=SMALL.get(name), out=tmp_path, progress=False)
+    assert repeated.settings["result"]["test"] == result["test"]
     if name == "guess":
         return
     with pytest.raises(OptionError, match="cannot follow a stream"):
@@ -279,8 +279,8 @@ def test_gaps_are_refused_by_whom_they_trouble_and_used_by_whom_they_do_not():
     model = undamped.lab.baselines.MiniROCKET(TaskShape(1, 2))
     with pytest.raises(DataError, match="cannot use series with missing values"):
         model.fit_closed_form([as_batch(series, classes)])
-    said = learnt("boosting", series, classes, rounds=2)(as_batch(series, classes))
-    assert torch.isfinite(said).all()
+    output = learnt("boosting", series, classes, rounds=2)(as_batch(series, classes))
+    assert torch.isfinite(output).all()
     with pytest.raises(OptionError, match="cannot use masks of missing inputs"):
         undamped.build("minirocket", shape=TaskShape(1, 2, needs=frozenset({"observed"})))
 
@@ -296,8 +296,8 @@ def test_without_aeon_a_rival_is_one_sentence(name, tmp_path, monkeypatch, capsy
     monkeypatch.setattr("sys.argv", ["undamped", "train", "digits", name])
     with pytest.raises(SystemExit) as ended:
         main()
-    said = capsys.readouterr().err
-    assert ended.value.code == 2 and "needs aeon" in said and "Traceback" not in said
+    output = capsys.readouterr().err
+    assert ended.value.code == 2 and "needs aeon" in output and "Traceback" not in output
     assert not list(tmp_path.iterdir())
 
 
@@ -325,17 +325,17 @@ def test_a_class_that_no_training_series_has():
         model = undamped.build(name, shape=TaskShape(1, 3), **SMALL.get(name, {}))
         model.fit_closed_form([as_batch(series, classes)])
         assert model(as_batch(series, classes)).argmax(1).max() < 2
-    alone = undamped.lab.baselines.SummaryBoosting(TaskShape(1, 3))
-    alone.fit_closed_form([as_batch(series, np.ones_like(classes))])
-    assert (alone(as_batch(series, classes)).argmax(1) == 1).all()
+    separate = undamped.lab.baselines.SummaryBoosting(TaskShape(1, 3))
+    separate.fit_closed_form([as_batch(series, np.ones_like(classes))])
+    assert (separate(as_batch(series, classes)).argmax(1) == 1).all()
 
 
 def test_a_guess_is_the_shares_or_the_mean():
     classes = np.array([0, 0, 1, 0, -1])
     model = undamped.lab.baselines.NaiveBaseline(TaskShape(1, 3))
     model.fit_closed_form([as_batch(waves(5)[0], classes)])
-    wanted = torch.tensor([4.0, 2.0, 1.0]) / 7
-    torch.testing.assert_close(model(torch.zeros(4, 1, 1)).exp(), wanted.unsqueeze(0))
+    expected = torch.tensor([4.0, 2.0, 1.0]) / 7
+    torch.testing.assert_close(model(torch.zeros(4, 1, 1)).exp(), expected.unsqueeze(0))
     number = undamped.lab.baselines.NaiveBaseline(TaskShape(1, 1, answer="number", readout="every"))
     x = torch.zeros(4, 2, 1)
     targets = torch.tensor([[1.0, 2.0], [3.0, torch.nan], [1.0, 2.0], [3.0, torch.nan]])
@@ -353,8 +353,8 @@ def test_estimators_take_rivals_and_keep_them_in_pickles(tmp_path):
     model = undamped.SequenceClassifier(
         model="minirocket", model_options={"kernels": 84}, random_state=0
     ).fit(x, classes)
-    again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.predict_proba(x), model.predict_proba(x))
+    repeated = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(repeated.predict_proba(x), model.predict_proba(x))
     assert model.score(x, classes) > 0.9
     run = fit(
         "dtw",

@@ -67,12 +67,12 @@ def test_seasons_are_found_where_there_are_some(values, season):
 def test_noise_has_no_season(memory):
     """White noise, noise that lasts and noise that wanders, of 100 to 300 steps."""
     random = np.random.default_rng(0)
-    found = {None: 0, (7,): 0}
+    result = {None: 0, (7,): 0}
     for _ in range(100):
         values = lfilter([1], [1, -memory], random.normal(size=random.integers(100, 301)))
-        for candidates in found:
-            found[candidates] += find_season([values[:, None]], candidates) > 1
-    assert max(found.values()) <= 5, found
+        for candidates in result:
+            result[candidates] += find_season([values[:, None]], candidates) > 1
+    assert max(result.values()) <= 5, result
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_windows_belong_to_the_part_of_what_they_predict():
     assert first["valid"].max() + 6 <= 85 and first["test"].min() >= 88
     assert first["test"].max() + 6 == 100
     earlier = task.redrawn(1)
-    again = {n: cut.origin[p, 1] + 20 for n, p in earlier.splits.items()}
-    assert again["train"].max() + 6 <= again["valid"].min() < 60
+    repeated = {n: cut.origin[p, 1] + 20 for n, p in earlier.splits.items()}
+    assert repeated["train"].max() + 6 <= repeated["valid"].min() < 60
     assert np.array_equal(earlier.splits["test"], task.splits["test"])
     assert task.redrawn(5) is None
 
@@ -156,19 +156,19 @@ def test_the_pinball_loss_and_what_is_answered():
     task = task_of(months(), quantiles=(0.9, 0.1))
     assert task.quantiles == (0.1, 0.5, 0.9) and task.output_size == 18
     batch = task.batch("train", 0, 4)
-    said = torch.randn(4, 18, dtype=torch.float64)
-    truth, table = batch.targets.double().numpy(), said.numpy().reshape(4, 6, 3)
+    output = torch.randn(4, 18, dtype=torch.float64)
+    truth, table = batch.targets.double().numpy(), output.numpy().reshape(4, 6, 3)
     over = truth[..., None] - table
     levels = np.array([0.1, 0.5, 0.9])
-    wanted = np.maximum(levels * over, (levels - 1) * over).mean()
-    assert float(task.loss(said, batch)) == pytest.approx(wanted, rel=1e-6)
-    total, count = task.score(said, batch)
+    expected = np.maximum(levels * over, (levels - 1) * over).mean()
+    assert float(task.loss(output, batch)) == pytest.approx(expected, rel=1e-6)
+    total, count = task.score(output, batch)
     unit = task.preparation.target_std[0]
-    wanted = np.abs(truth - table[..., 1]).mean() * unit
-    assert task.finish(float(total) / count) == pytest.approx(wanted, rel=1e-6)
-    one = said[:, :6]
+    expected = np.abs(truth - table[..., 1]).mean() * unit
+    assert task.finish(float(total) / count) == pytest.approx(expected, rel=1e-6)
+    one = output[:, :6]
     assert float(task.loss(one, batch)) == pytest.approx(np.abs(truth - one.numpy()).mean() / 2)
-    answer = task.preparation.answer(said.numpy())[0]["forecast"]["0"]
+    answer = task.preparation.answer(output.numpy())[0]["forecast"]["0"]
     zero = task.preparation.target_mean[0]
     assert answer == pytest.approx((table[0, :, 1] * unit + zero).tolist())
     assert TaskShape.from_dict(task.task_shape.to_dict()) == task.task_shape
@@ -186,8 +186,8 @@ def test_a_network_learns_quantiles(tmp_path):
         progress=False,
     )
     model = Run.open(run.path).model()
-    said = model(task.batch("test", 0, 50)).detach().unflatten(1, (2, 3))
-    assert float((said[..., 2] - said[..., 0]).mean()) > 1  # of 2.6
+    output = model(task.batch("test", 0, 50)).detach().unflatten(1, (2, 3))
+    assert float((output[..., 2] - output[..., 0]).mean()) > 1  # of 2.6
     assert 0.6 < run.result["test"]["coverage"] < 0.95
     outputs = predict_series(model, task.preparation, task.recordings)
     (ahead,) = values_ahead(outputs, task.preparation, run.bands())
@@ -199,20 +199,20 @@ def test_bands_are_order_statistics_of_errors():
     random = np.random.default_rng(0)
     truth = random.normal(size=(1999, 2, 1)) * np.array([1.0, 5.0])[:, None]
     bands = Bands.fit(np.zeros_like(truth), truth, (0.1, 0.5, 0.9))
-    wanted = np.sort(truth, axis=0)[[199, 999, 1799], :, 0].T  # the ⌊2000 q⌋-th, ⌈2000 q⌉-th
-    assert np.array(bands.offsets)[:, 0] == pytest.approx(wanted)
-    again = Bands(**json.loads(json.dumps(asdict(bands))))
-    assert np.array_equal(again.around(np.ones((1, 2, 1))), bands.around(np.ones((1, 2, 1))))
+    expected = np.sort(truth, axis=0)[[199, 999, 1799], :, 0].T  # the ⌊2000 q⌋-th, ⌈2000 q⌉-th
+    assert np.array(bands.offsets)[:, 0] == pytest.approx(expected)
+    repeated = Bands(**json.loads(json.dumps(asdict(bands))))
+    assert np.array_equal(repeated.around(np.ones((1, 2, 1))), bands.around(np.ones((1, 2, 1))))
 
 
 def test_bands_cover_what_is_like_what_they_were_read_from():
     random = np.random.default_rng(1)
     level = np.exp(random.normal(size=(2000, 1, 1)))
     truth = level * np.exp(0.3 * random.normal(size=(2000, 4, 1)))
-    said = np.repeat(level, 4, axis=1)
-    few = Bands.fit(said[:60], truth[:60], (0.1, 0.9))
+    output = np.repeat(level, 4, axis=1)
+    few = Bands.fit(output[:60], truth[:60], (0.1, 0.9))
     assert few.scale == "log"
-    bounds = few.around(said)
+    bounds = few.around(output)
     inside = (truth >= bounds[..., 0]) & (truth <= bounds[..., 1])
     assert 0.75 < inside.mean() < 0.9
     small = level[:, 0, 0] < 0.5
@@ -235,17 +235,17 @@ def test_bands_follow_errors_that_change_and_know_nothing_later():
     random = np.random.default_rng(2)
     spread = np.where(np.arange(600) < 100, 1.0, 3.0)
     truth = random.normal(size=(600, 3, 1)) * spread[:, None, None]
-    said, begins = np.zeros_like(truth), np.arange(600)
-    bands = Bands.fit(said[:100], truth[:100], (0.1, 0.9))
-    fixed = bands.around(said)[300:]
-    bounds, after = bands.tracked(said, truth, begins)
+    output, begins = np.zeros_like(truth), np.arange(600)
+    bands = Bands.fit(output[:100], truth[:100], (0.1, 0.9))
+    fixed = bands.around(output)[300:]
+    bounds, after = bands.tracked(output, truth, begins)
     inside = (truth[300:] >= bounds[300:, ..., 0]) & (truth[300:] <= bounds[300:, ..., 1])
     assert ((truth[300:] >= fixed[..., 0]) & (truth[300:] <= fixed[..., 1])).mean() < 0.5
     assert 0.75 < inside.mean() < 0.87
     assert after.moved_since(bands)[1] > 0.2
     other = truth.copy()
     other[400:] += 50
-    changed, _ = bands.tracked(said, other, begins)
+    changed, _ = bands.tracked(output, other, begins)
     assert np.array_equal(changed[:401], bounds[:401])  # a forecast from step 400 saw step 399
     assert not np.array_equal(changed[401:], bounds[401:])
 
@@ -264,11 +264,11 @@ def test_the_last_season_comes_again():
     model = undamped.lab.baselines.SeasonalNaive(shape_of(channels=2, places=(1,)))
     inputs = torch.randn(11, 3, 2)
     lengths = torch.tensor([11, 8, 4])
-    said = model(Batch(inputs, lengths=lengths)).detach()
+    output = model(Batch(inputs, lengths=lengths)).detach()
     for row, length in enumerate(lengths.tolist()):
         past = inputs[:length, row, 1].tolist()
-        wanted = [past[length - 4 + h % 4] for h in range(5)]
-        assert said[row].tolist() == pytest.approx(wanted)
+        expected = [past[length - 4 + h % 4] for h in range(5)]
+        assert output[row].tolist() == pytest.approx(expected)
     with pytest.raises(DataError, match="a past of at least 4 steps, a season, got 3"):
         model(inputs[:3])
 
@@ -292,8 +292,8 @@ def test_ridge_on_lags_is_ridge_on_lags():
     scale = np.sqrt(np.square(x).mean())
     gram = x.T @ x / scale**2 + penalty * np.eye(6)
     weight = np.linalg.solve(gram, x.T @ (y - y.mean(0)) / scale) / scale
-    wanted = x @ weight + y.mean(0) + last[:, 1:]
-    assert model(batch).detach().numpy() == pytest.approx(wanted, abs=1e-5)
+    expected = x @ weight + y.mean(0) + last[:, 1:]
+    assert model(batch).detach().numpy() == pytest.approx(expected, abs=1e-5)
     model.refit([batch])
     assert torch.isfinite(model(batch)).all()
 
@@ -305,7 +305,7 @@ def test_a_combination_is_the_mean_of_its_members():
     standard = torch.from_numpy((values - unit[0]) / unit[1])
     inputs = torch.stack([standard[i : i + 30] for i in range(24)], dim=1).unsqueeze(-1)
     truth = torch.stack([standard[i + 30 : i + 36] for i in range(24)])
-    part, said = [Batch(inputs, truth)], []
+    part, output = [Batch(inputs, truth)], []
     for kind in (
         undamped.lab.baselines.SeasonalNaive,
         undamped.lab.baselines.RidgeOnLags,
@@ -314,9 +314,9 @@ def test_a_combination_is_the_mean_of_its_members():
         model = kind(shape).double()
         model.fit_closed_form(part)
         model.refit(part)
-        said.append(model(part[0]).detach().numpy())
-    assert said[2] == pytest.approx((said[0] + said[1]) / 2)
-    assert np.abs(said[0] - said[1]).max() > 1e-3
+        output.append(model(part[0]).detach().numpy())
+    assert output[2] == pytest.approx((output[0] + output[1]) / 2)
+    assert np.abs(output[0] - output[1]).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -345,9 +345,9 @@ def test_ets_is_that_of_statsforecast(form):
     model = undamped.lab.baselines.ETS(shape_of(horizon=6, season=12, unit=unit), form=form)
     inputs = torch.from_numpy((values - unit[0]) / unit[1]).view(-1, 1, 1)
     model.fit_closed_form([Batch(inputs, torch.zeros(1, 6))])
-    said = model.double()(Batch(inputs)).detach().numpy()[0] * unit[1] + unit[0]
+    output = model.double()(Batch(inputs)).detach().numpy()[0] * unit[1] + unit[0]
     theirs = AutoETS(season_length=12, model=form).fit(values).predict(6)["mean"]
-    assert said == pytest.approx(theirs, rel=1e-3)
+    assert output == pytest.approx(theirs, rel=1e-3)
     assert ("M" if form == "ZZZ" else "ETS(A,A") in model.findings()[0]
 
 
@@ -373,9 +373,9 @@ def test_a_run_of_a_plain_forecaster_is_a_run_like_any_other(name, tmp_path):
     model, prepared = opened.model(), opened.preparation()
     outputs = predict_series(model, prepared, SeriesSet.of([values[:, None]]))
     (bounds,) = bounds_around(outputs, prepared, opened.bands())
-    said = np.array(prepared.answer(outputs[0])[0]["forecast"]["0"])
+    output = np.array(prepared.answer(outputs[0])[0]["forecast"]["0"])
     assert bounds.shape == (6, 1, 3) and (bounds[..., 0] < bounds[..., 2]).all()
-    assert np.abs(said / (100 * np.exp(0.01 * 103)) - 1).max() < 0.4
+    assert np.abs(output / (100 * np.exp(0.01 * 103)) - 1).max() < 0.4
     plain = fit(name, task_of(values, stride=3, standardise=False), out=tmp_path, progress=False)
     assert plain.result["test"]["rmse"] < 40
     with pytest.raises(OptionError, match="can only forecast one value per step"):
@@ -424,7 +424,7 @@ def test_a_backtest_knows_nothing_later():
     values = months(120)
     changed = values.copy()
     changed[100:] *= 3
-    found = [
+    result = [
         backtest(
             SeriesSet.of([one[:, None]]),
             ["seasonal-naive", "ridge-lags"],
@@ -435,19 +435,19 @@ def test_a_backtest_knows_nothing_later():
         )
         for one in (values, changed)
     ]
-    naive, ridge = (one.forecasts for one in found[0].models)
+    naive, ridge = (one.forecasts for one in result[0].models)
     origins = naive.origins[:, 1]
     assert origins.min() == 72 and origins.max() == 116 and len(np.unique(origins)) == len(origins)
-    wanted = np.stack([values[o - 12 : o - 8] for o in origins])
+    expected = np.stack([values[o - 12 : o - 8] for o in origins])
     truth = np.stack([values[o : o + 4] for o in origins])
-    assert naive.values[..., 0] == pytest.approx(wanted, rel=1e-5)
+    assert naive.values[..., 0] == pytest.approx(expected, rel=1e-5)
     assert naive.truth[..., 0] == pytest.approx(truth, rel=1e-5)
-    assert naive.scores()["mae"] == pytest.approx(np.abs(wanted - truth).mean(), rel=1e-5)
-    assert naive.scores(slice(0, 1))["mae"] == pytest.approx(np.abs(wanted - truth)[:, 0].mean())
+    assert naive.scores()["mae"] == pytest.approx(np.abs(expected - truth).mean(), rel=1e-5)
+    assert naive.scores(slice(0, 1))["mae"] == pytest.approx(np.abs(expected - truth)[:, 0].mean())
     scale = np.abs(values[12:58] - values[:46]).mean()
     assert naive.scores()["mase"] == pytest.approx(naive.scores()["mae"] / scale, rel=0.15)
     early = origins <= 94  # the first fold learns from the first 72
-    for first, second in zip(found[0].models, found[1].models, strict=True):
+    for first, second in zip(result[0].models, result[1].models, strict=True):
         assert first.forecasts.values[early] == pytest.approx(
             second.forecasts.values[early], rel=1e-4
         )
@@ -465,8 +465,8 @@ def undamped_says(monkeypatch, capsys, *words):
         main()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
 @pytest.mark.slow
@@ -483,10 +483,10 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
         *("--figure", "bands.png"),
     )
     assert code == 0, err
-    found = json.loads(out)
-    assert found["season"] == 12 and found["channels"] == ["sales"]
-    assert [one["model"] for one in found["models"]] == ["seasonal-naive", "ridge-lags"]
-    assert set(found["models"][0]["steps"]) == {"1", "2", "3", "4"}
+    result = json.loads(out)
+    assert result["season"] == 12 and result["channels"] == ["sales"]
+    assert [one["model"] for one in result["models"]] == ["seasonal-naive", "ridge-lags"]
+    assert set(result["models"][0]["steps"]) == {"1", "2", "3", "4"}
     assert (tmp_path / "bands.png").stat().st_size > 10_000
     code, out, err = undamped_says(
         monkeypatch, capsys, "backtest", *asked, "seasonal-naive", "--folds", "1"
@@ -543,8 +543,8 @@ def test_constants_beside_others_are_said(tmp_path):
     for name in ("seasonal-naive", "ridge-lags"):
         run = fit(name, task, out=tmp_path, progress=False)
         model = run.model()
-        said = predict_series(model, task.preparation, SeriesSet.of([values]))
-        ahead = task.preparation.answer(said[0])[0]["forecast"]["1"]
+        output = predict_series(model, task.preparation, SeriesSet.of([values]))
+        ahead = task.preparation.answer(output[0])[0]["forecast"]["1"]
         assert ahead == pytest.approx([3.0] * 6, abs=1e-4)
 
 
@@ -577,17 +577,17 @@ def test_the_experiment_at_its_smallest(tmp_path, monkeypatch):
 
     monkeypatch.setenv("UNDAMPED_DATA", str(tmp_path))
     done = []
-    found = forecasts.run(
+    result = forecasts.run(
         sets=("load",),
         models=("guess", "seasonal-naive"),
         folds=1,
         origins=6,
-        progress=lambda *said: done.append(said),
+        progress=lambda *output: done.append(output),
     )
-    assert len(done) == 2 and "| load | 3,360, 24, 168, 6 |" in found.markdown()
-    guess, naive = found.to_dict()["records"][0]["models"]
+    assert len(done) == 2 and "| load | 3,360, 24, 168, 6 |" in result.markdown()
+    guess, naive = result.to_dict()["records"][0]["models"]
     assert naive["mase"] < guess["mase"]
-    assert set(found.figures()) == {"forecasts_load"}
+    assert set(result.figures()) == {"forecasts_load"}
     with pytest.raises(DataError, match="undamped data fetch forecasts"):
         forecasts.run(sets=("load", "co2"))
     with pytest.raises(undamped._base.errors.UnknownNameError, match="sunspots"):
@@ -639,8 +639,8 @@ def test_groups_are_split_as_they_were_and_numbers_have_no_classes():
     grouped = SeriesSet.of(series, groups=[str(i % 4) for i in range(12)])
     assert SeriesTask(grouped, horizon=3).split_record["by"] == "group"
     numbers = SeriesTask(SeriesSet.of(series, targets=random.normal(size=12)))
-    (said,) = [line for line in numbers.notes() if line.startswith("Split")]
-    assert "classes" not in said and "at random" in said
+    (output,) = [line for line in numbers.notes() if line.startswith("Split")]
+    assert "classes" not in output and "at random" in output
 
 
 @pytest.mark.parametrize(
@@ -707,8 +707,8 @@ def test_ets_fits_what_it_is_asked_twice_once(monkeypatch):
     model = undamped.lab.baselines.ETS(shape_of(horizon=6, season=1))
     batch = Batch(torch.randn(20, 2, 1), torch.zeros(2, 6))
     model.fit_closed_form([batch])
-    first, again = model(batch), model(batch)
-    assert torch.equal(first, again) and len(fits) == 3
+    first, repeated = model(batch), model(batch)
+    assert torch.equal(first, repeated) and len(fits) == 3
 
 
 @pytest.mark.parametrize(

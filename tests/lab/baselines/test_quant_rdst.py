@@ -32,29 +32,29 @@ def test_quant_has_the_probabilities_of_aeon(channels):
     series, new = series.astype(np.float32), waves(30, channels, classes=3)[0].astype(np.float32)
     with preserve_global_state():
         theirs = QUANTClassifier(random_state=3).fit(series, classes)
-        wanted = theirs.predict_proba(new)
+        expected = theirs.predict_proba(new)
     torch.manual_seed(0)
     model = undamped.lab.baselines.QUANT(TaskShape(channels, 3))
     model.fit_closed_form([as_batch(series[:30], classes[:30])])
     model.arrays.store(seed=torch.tensor(theirs.estimator_.random_state))
     model.refit([as_batch(series[30:], classes[30:])])
-    found = model(as_batch(new, classes[:30])).double().softmax(1).detach().numpy()
-    np.testing.assert_allclose(found, (200 * wanted + 1 / 3) / 201, atol=1e-6)
+    result = model(as_batch(new, classes[:30])).double().softmax(1).detach().numpy()
+    np.testing.assert_allclose(result, (200 * expected + 1 / 3) / 201, atol=1e-6)
 
 
 def test_quant_answers_numbers_as_a_forest_of_scikit_learn():
     from sklearn.ensemble import ExtraTreesRegressor
 
     series, _ = waves(30)
-    wanted = np.stack([series.mean((1, 2)), series.std((1, 2))], 1)
+    expected = np.stack([series.mean((1, 2)), series.std((1, 2))], 1)
     torch.manual_seed(0)
     model = undamped.lab.baselines.QUANT(TaskShape(1, 2, answer="number"), trees=7)
     torch.manual_seed(1)
     x = torch.from_numpy(series).float().permute(2, 0, 1)
-    model.fit_closed_form([Batch(x, torch.from_numpy(wanted))])
+    model.fit_closed_form([Batch(x, torch.from_numpy(expected))])
     table = model._transform(list(series.astype(np.float32)))
     forest = ExtraTreesRegressor(7, max_features=0.1, random_state=drawn_seed())
-    forest.fit(table, wanted)
+    forest.fit(table, expected)
     np.testing.assert_allclose(model(Batch(x)).detach(), forest.predict(table), atol=1e-6)
 
 
@@ -64,8 +64,8 @@ def test_quant_resamples_other_lengths(tmp_path):
     length = int(model.arrays["length"])
     assert run.settings["result"]["test"]["accuracy"] > 0.5 and 34 <= length <= 40
     line = np.linspace(-1.0, 1.0, 2 * length - 1, dtype=np.float32)[None]
-    found, wanted = model._transform([line]), model._transform([line[:, ::2]])
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    result, expected = model._transform([line]), model._transform([line[:, ::2]])
+    np.testing.assert_allclose(result, expected, atol=1e-5)
     short = learnt("quant", *waves(12, steps=3), trees=5)  # shorter than its intervals need
     assert torch.isfinite(short(as_batch(*waves(4, steps=5)))).all()
 
@@ -103,16 +103,16 @@ def test_rdst_has_the_answers_of_aeon_for_unequal_lengths(tmp_path):
     with preserve_global_state():
         theirs = RDSTClassifier(max_shapelets=60, random_state=seed)
         theirs.fit(known, batch.targets.numpy())
-        wanted = theirs.estimator_.decision_function(theirs.transformer_.transform(asked))
+        expected = theirs.estimator_.decision_function(theirs.transformer_.transform(asked))
     assert float(model.arrays["penalty"]) == pytest.approx(theirs.estimator_[-1].alpha_)
     outputs = model(new).detach().numpy()
-    found = outputs[:, 1] - outputs[:, 0]
-    factor = (found * wanted).sum() / (wanted * wanted).sum()
-    np.testing.assert_allclose(found, factor * wanted, atol=1e-4 * factor)
+    result = outputs[:, 1] - outputs[:, 0]
+    factor = (result * expected).sum() / (expected * expected).sum()
+    np.testing.assert_allclose(result, factor * expected, atol=1e-4 * factor)
     # A stored model has the same answers, without another fit of the transform.
-    again = undamped.lab.baselines.RDST(task.task_shape, shapelets=60)
-    again.load_state_dict(model.state_dict())
-    torch.testing.assert_close(again(new), model(new))
+    repeated = undamped.lab.baselines.RDST(task.task_shape, shapelets=60)
+    repeated.load_state_dict(model.state_dict())
+    torch.testing.assert_close(repeated(new), model(new))
     # A series that is too short for the shapelets is extended by its last value.
     steps = int(model.arrays["least_steps"]) - 3
     cut = new._replace(inputs=new.inputs[:steps, :2], lengths=torch.tensor([steps, steps - 1]))

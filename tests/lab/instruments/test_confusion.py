@@ -25,24 +25,24 @@ def test_counts_and_shares_are_those_of_scikit_learn():
     task = task_of(series, np.array(["low", "middle", "high"])[classes])
     torch.manual_seed(3)
     model = undamped.models.for_task.model_for(task.task_shape, "gru", {"hidden_size": 4})
-    found = confusion(model, task)
-    truth, said = asked(task, model)
-    np.testing.assert_array_equal(found.counts, confusion_matrix(truth, said, labels=[0, 1, 2]))
-    assert found.classes == tuple(task.preparation.classes)
+    result = confusion(model, task)
+    truth, output = asked(task, model)
+    np.testing.assert_array_equal(result.counts, confusion_matrix(truth, output, labels=[0, 1, 2]))
+    assert result.classes == tuple(task.preparation.classes)
     precision, recall, f1, _ = precision_recall_fscore_support(
-        truth, said, labels=[0, 1, 2], zero_division=0.0
+        truth, output, labels=[0, 1, 2], zero_division=0.0
     )
-    np.testing.assert_allclose(np.nan_to_num(found.precision), precision)
-    np.testing.assert_allclose(found.recall, recall)
-    np.testing.assert_allclose(found.f1, f1)
-    assert len(found.rows) == 3 and "recall" in found.judgement.verdict
+    np.testing.assert_allclose(np.nan_to_num(result.precision), precision)
+    np.testing.assert_allclose(result.recall, recall)
+    np.testing.assert_allclose(result.f1, f1)
+    assert len(result.rows) == 3 and "recall" in result.judgement.verdict
 
 
 def test_classes_that_are_not_there_have_no_share():
-    found = Confusion(("a", "b", "c"), np.array([[8, 2, 0], [0, 0, 0], [1, 0, 4]]), "")
-    assert found.rows[1] == ("b", "0", "–", "0.0 %", "0.0 %", "–")
-    assert found.rows[0][5] == "b (2)" and found.balanced == pytest.approx(0.8)
-    assert found.judgement.tone == "good"
+    result = Confusion(("a", "b", "c"), np.array([[8, 2, 0], [0, 0, 0], [1, 0, 4]]), "")
+    assert result.rows[1] == ("b", "0", "–", "0.0 %", "0.0 %", "–")
+    assert result.rows[0][5] == "b (2)" and result.balanced == pytest.approx(0.8)
+    assert result.judgement.tone == "good"
     weak = Confusion(("a", "b"), np.array([[9, 1], [4, 1]]), "")
     assert weak.judgement.tone == "bad" and "recall of b is below" in weak.judgement.verdict
 

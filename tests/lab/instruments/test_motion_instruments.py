@@ -85,8 +85,8 @@ def test_friction_is_seen_in_volume_and_energy():
     assert "differs from the true one by up to 1.5e+02 %" in volume.sentence
     energy = motion_energy(model, task)
     motion = follow(model, task)
-    wanted = (motion.learned.square().sum(-1) - motion.true.square().sum(-1)).abs().mean(1)
-    np.testing.assert_allclose(energy.true_energy, wanted.numpy(), atol=1e-6)
+    expected = (motion.learned.square().sum(-1) - motion.true.square().sum(-1)).abs().mean(1)
+    np.testing.assert_allclose(energy.true_energy, expected.numpy(), atol=1e-6)
     assert energy.model_energy is None and energy.rows[0][0] == "true energy"
     with pytest.raises(OptionError, match="learns no energy"):
         motion_potential(model, task)
@@ -190,20 +190,20 @@ def test_the_command_animates_runs_of_one_system(tmp_path):
         for model, task in (("hnn", "spring"), ("plain-ode", "spring"), ("hnn", "pendulum"))
     ]  # fmt: skip
     out = tmp_path / "both.html"
-    said = CliRunner().invoke(
+    output = CliRunner().invoke(
         cli.app, ["animate", str(runs[0]), str(runs[1]), "--out", str(out), "--json"]
     )
-    assert said.exit_code == 0, said.output
-    assert set(json.loads(said.stdout)["runs"]) == {"hnn", "plain-ode"}
+    assert output.exit_code == 0, output.output
+    assert set(json.loads(output.stdout)["runs"]) == {"hnn", "plain-ode"}
     assert out.exists()
-    said = CliRunner().invoke(cli.app, ["animate", str(runs[0]), str(runs[2]), "--out", str(out)])
-    assert isinstance(said.exception, OptionError)
-    assert "the same system as" in str(said.exception)
+    output = CliRunner().invoke(cli.app, ["animate", str(runs[0]), str(runs[2]), "--out", str(out)])
+    assert isinstance(output.exception, OptionError)
+    assert "the same system as" in str(output.exception)
     diagnosed = CliRunner().invoke(
         cli.app, ["diagnose", str(runs[0]), "--out", str(tmp_path / "page.html"), "--json"]
     )
     assert diagnosed.exit_code == 0, diagnosed.output
-    found = json.loads(diagnosed.stdout)["models"][0]
-    assert all(found[name] is not None for name in OF_MOTION)
+    result = json.loads(diagnosed.stdout)["models"][0]
+    assert all(result[name] is not None for name in OF_MOTION)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert all(f'id="plot-{name}"' in page for name in OF_MOTION)

@@ -28,8 +28,8 @@ def model(task):
 def test_r_is_read_beside_its_pictures(task, model):
     batch = task.batch("test", 0, 20)
     seen = relations(model, batch, trials=2)
-    wanted = model.relation_matrix(model.encode(batch))[:2].detach().numpy()
-    np.testing.assert_allclose(seen.matrices, wanted)
+    expected = model.relation_matrix(model.encode(batch))[:2].detach().numpy()
+    np.testing.assert_allclose(seen.matrices, expected)
     side = seen.images.shape[-1]
     assert seen.images.shape == (2, 6, side, side)
     # An untrained encoder tells equal from different to the last digit.
@@ -40,7 +40,7 @@ def test_r_is_read_beside_its_pictures(task, model):
     shown = np.array(heat["z"], dtype=float)
     assert shown.shape[0] == block and shown.shape[1] > 2 * block
     np.testing.assert_allclose(shown[side : 2 * side, :side], seen.images[0, 0], atol=1e-3)
-    assert shown[2 * side, 2 * side] == pytest.approx(wanted[0, 1, 1], abs=1e-3)
+    assert shown[2 * side, 2 * side] == pytest.approx(expected[0, 1, 1], abs=1e-3)
 
 
 def test_only_a_network_that_compares_has_an_r(task):
@@ -53,15 +53,15 @@ def test_a_probe_reads_what_the_code_tells():
     task = tasks.build("comparison")
     torch.manual_seed(0)
     sees = undamped.models.CoRelNetDiff(task.task_shape, encoder="frozen", hidden_size=8)
-    found = encoder_probe(sees, task, images=400)
-    assert found.attributes == ("shape", "size")
-    assert found.accuracies[1] > 0.9 and found.accuracies[0] > 5 * found.chances[0]
-    assert "shape " in found.sentence and "size " in found.sentence
+    result = encoder_probe(sees, task, images=400)
+    assert result.attributes == ("shape", "size")
+    assert result.accuracies[1] > 0.9 and result.accuracies[0] > 5 * result.chances[0]
+    assert "shape " in result.sentence and "size " in result.sentence
     with torch.no_grad():
         for weight in sees.encoder.parameters():
             weight.zero_()
     blind = encoder_probe(sees, task, images=400)
-    assert (blind.accuracies < found.accuracies / 1.5).all()
+    assert (blind.accuracies < result.accuracies / 1.5).all()
 
 
 class Memorises(torch.nn.Module):
@@ -77,10 +77,10 @@ class Memorises(torch.nn.Module):
 
 
 def test_the_gap_is_the_verdict(task):
-    found = generalisation(Memorises(task), task, sequences=200)
-    assert found.familiar == 1 and found.new == pytest.approx(0.5, abs=0.05)
-    assert found.judgement.tone == "bad"
-    assert "rather than the rule" in found.judgement.verdict
+    result = generalisation(Memorises(task), task, sequences=200)
+    assert result.familiar == 1 and result.new == pytest.approx(0.5, abs=0.05)
+    assert result.judgement.tone == "bad"
+    assert "rather than the rule" in result.judgement.verdict
     pictures = task.batch("test", 0, 4).expanded().inputs
     page = diagnose(Memorises(task), pictures, task=task, measured=["generalisation"])
     assert "rather than the rule" in page.verdict
@@ -94,8 +94,8 @@ def test_the_gap_is_the_verdict(task):
     ],
 )
 def test_other_verdicts(scores, said, tone):
-    found = Generalisation(("test", "seen"), np.array(scores), 0.5, "accuracy", 100, "it")
-    assert said in found.judgement.verdict and found.judgement.tone == tone
+    result = Generalisation(("test", "seen"), np.array(scores), 0.5, "accuracy", 100, "it")
+    assert said in result.judgement.verdict and result.judgement.tone == tone
 
 
 def test_without_anything_held_out_there_is_no_gap(model):

@@ -37,9 +37,9 @@ def test_gradient_penalties(tmp_path):
     assert "points of accuracy" in sentence or "at every weight" in sentence
     assert set(result.figures()) == {"kept_gradients", "kept_gradients_cost"}
     folders = sorted(tmp_path.iterdir())
-    again = gradient_penalties.run(**{**tiny, "penalties": (), "baselines": ()})
+    repeated = gradient_penalties.run(**{**tiny, "penalties": (), "baselines": ()})
     assert sorted(tmp_path.iterdir()) == folders  # nothing is trained twice
-    assert again.records[0].accuracy == result.records[0].accuracy
+    assert repeated.records[0].accuracy == result.records[0].accuracy
     for wrong in ({"model": "resnet"}, {"penalties": ("size",)}, {"baselines": ("lstm",)}):
         with pytest.raises(UndampedError, match=r"continuous depth|penalty"):
             gradient_penalties.run(**{**tiny, **wrong})

@@ -23,15 +23,15 @@ def data(tmp_path, monkeypatch):
 
 
 def test_steps_are_dropped_and_what_is_left_keeps_its_time(data):
-    whole = archive_set("Waves", str(data / "ucr" / "Waves"))
-    found = with_steps_dropped(whole, 0.5)
-    for one, left, times in zip(whole.series, found.series, found.times, strict=True):
+    full = archive_set("Waves", str(data / "ucr" / "Waves"))
+    result = with_steps_dropped(full, 0.5)
+    for one, left, times in zip(full.series, result.series, result.times, strict=True):
         assert len(left) == max(2, round(0.5 * len(one)))
         assert (np.diff(times) > 0).all()
         np.testing.assert_array_equal(left, one[times.astype(int)])
-    again = with_steps_dropped(whole, 0.5)
-    assert all(np.array_equal(a, b) for a, b in zip(found.times, again.times, strict=True))
-    assert len({tuple(times) for times in found.times}) > 1
+    repeated = with_steps_dropped(full, 0.5)
+    assert all(np.array_equal(a, b) for a, b in zip(result.times, repeated.times, strict=True))
+    assert len({tuple(times) for times in result.times}) > 1
     task = tasks.build("ucr", file=str(data / "ucr" / "Waves"), dropped=0.3)
     assert "times" in task.needs
     assert any("30% of the steps" in note for note in task.notes())
@@ -72,17 +72,17 @@ def test_digits_turn():
 
 def test_hoppers_fall_as_mujoco_says():
     mujoco = pytest.importorskip("mujoco")
-    found = falls(3, 40, np.random.default_rng(1))
+    result = falls(3, 40, np.random.default_rng(1))
     xml = files("gymnasium") / "envs" / "mujoco" / "assets" / "hopper.xml"
     model = mujoco.MjModel.from_xml_path(str(xml))
     model.opt.timestep, model.opt.integrator = 0.0025, 0
     data = mujoco.MjData(model)
-    data.qpos, data.qvel = found[2, 0, :6], found[2, 0, 6:]
-    for point in found[2]:
+    data.qpos, data.qvel = result[2, 0, :6], result[2, 0, 6:]
+    for point in result[2]:
         np.testing.assert_allclose(point, np.concatenate([data.qpos, data.qvel]), atol=1e-9)
         mujoco.mj_step(model, data)
         mujoco.mj_step(model, data)
-    joints = found[:, 0, 3:6]
+    joints = result[:, 0, 3:6]
     assert (joints >= model.jnt_range[3:, 0]).all() and (joints <= model.jnt_range[3:, 1]).all()
     task = tasks.build("hopper", series=40, points=20, observed=4)
     _, values = task.data("train")
@@ -100,8 +100,8 @@ def test_latent_models_say_how_digits_turn(tmp_path, monkeypatch):
     assert "| ode2vae | " in result.markdown() and "lines between" in result.markdown()
     (figure,) = result.figures().values()
     assert len(figure.axes) == 4 * 16
-    again = rotating_digits.run(**options)
-    assert json.loads(json.dumps(again.to_dict())) == json.loads(json.dumps(result.to_dict()))
+    repeated = rotating_digits.run(**options)
+    assert json.loads(json.dumps(repeated.to_dict())) == json.loads(json.dumps(result.to_dict()))
     later = rotating_digits.run(**options | {"networks": ("ode2vae",), "query": "second-half"})
     assert later.records[0].frames.shape == (8, 14, 14) and later.figures()
     task = RotatingDigits()

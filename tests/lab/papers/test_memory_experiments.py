@@ -91,8 +91,8 @@ def test_a_training_is_made_once_and_gone_on_with(tmp_path):
     assert fit_once("rnn", "copy", **settings).path == run.path
     result = run.result
     Run.open(run.path).update(status="interrupted", result=None)
-    again = fit_once("rnn", "copy", **settings)
-    assert again.path == run.path and again.result["test"] == result["test"]
+    repeated = fit_once("rnn", "copy", **settings)
+    assert repeated.path == run.path and repeated.result["test"] == result["test"]
     Run.open(run.path).update(status="failed")
     assert fit_once("rnn", "copy", **settings).path != run.path
 

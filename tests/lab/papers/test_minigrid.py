@@ -72,7 +72,7 @@ def test_advantages_are_discounted_sums_of_errors():
     torch.manual_seed(0)
     values, rewards, last = torch.rand(6, 2), torch.rand(6, 2), torch.rand(2)
     ends = torch.tensor([[0, 0], [1, 0], [0, 0], [0, 1], [0, 0], [0, 0]]).float()
-    found = _advantages(values, last, rewards, ends)
+    result = _advantages(values, last, rewards, ends)
     for b in range(2):
         for t in range(6):
             total, factor = 0.0, 1.0
@@ -82,13 +82,13 @@ def test_advantages_are_discounted_sums_of_errors():
                 factor *= 0.99 * 0.95
                 if ends[k, b]:
                     break
-            torch.testing.assert_close(found[t, b], torch.as_tensor(total))
+            torch.testing.assert_close(result[t, b], torch.as_tensor(total))
 
 
 def test_a_training_that_was_stopped_ends_with_the_same_numbers(tmp_path):
     plan = training.Plan("Empty-5x5", "rellstm", {"hidden_size": 4}, 48, 2, 6, PPO(), 0)
     assert plan.rounds == 4
-    whole = training.train(plan, tmp_path / "whole", checkpoint_every=2)
+    full = training.train(plan, tmp_path / "whole", checkpoint_every=2)
     told = []
 
     def stop(line):
@@ -98,12 +98,12 @@ def test_a_training_that_was_stopped_ends_with_the_same_numbers(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         training.train(plan, tmp_path / "parts", stop, checkpoint_every=2)
-    again = training.train(plan, tmp_path / "parts", told.append, checkpoint_every=2)
+    repeated = training.train(plan, tmp_path / "parts", told.append, checkpoint_every=2)
     assert told[-1].startswith("100 %") and len(told) == 5
-    assert again.returns == whole.returns
-    for one, other in zip(whole.agent.parameters(), again.agent.parameters(), strict=True):
+    assert repeated.returns == full.returns
+    for one, other in zip(full.agent.parameters(), repeated.agent.parameters(), strict=True):
         assert torch.equal(one, other)
-    assert training.train(plan, tmp_path / "parts", told.append).returns == whole.returns
+    assert training.train(plan, tmp_path / "parts", told.append).returns == full.returns
     assert len(told) == 5  # nothing was left to do
 
 

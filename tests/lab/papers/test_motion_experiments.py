@@ -43,8 +43,8 @@ def test_a_goal_is_met_or_not():
 @pytest.mark.process
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 def test_the_benchmark_measures_what_it_says(monkeypatch):
-    def here(prepare, *given):
-        prepare(*given)()
+    def here(prepare, *arguments):
+        prepare(*arguments)()
         return 1_000_000  # a process of its own for each takes its time
 
     monkeypatch.setattr("undamped.lab.benchmarks.physics.peak_memory", here)

@@ -44,8 +44,8 @@ def test_a_grid_goes_on_where_it_stopped(small, tmp_path):
         )
     assert len(list(tmp_path.glob("rmts-*"))) == 8
     assert lines[-1][1] == 1 and lines[-1][0].startswith("8 of 8, rmts m = 95, unicornn")
-    again = relations(**options, seeds=2)
-    assert again.to_dict() == first.to_dict() and len(list(tmp_path.glob("rmts-*"))) == 8
+    repeated = relations(**options, seeds=2)
+    assert repeated.to_dict() == first.to_dict() and len(list(tmp_path.glob("rmts-*"))) == 8
     assert [row[0] for row in first.tables[0].rows] == ["rmts, m = 50", "rmts, m = 95"]
     assert "| rmts, m = 95 | 50 |" in first.markdown()
     (figure,) = first.figures().values()
@@ -112,11 +112,11 @@ def test_the_benchmark_runs_and_its_plain_version_is_the_same_network():
 @pytest.mark.parametrize("words", [["rmts", "colours=joint"], ["relational-games", "game=occurs"]])
 def test_show_draws_trials(words, tmp_path):
     path = tmp_path / "trials.png"
-    said = CliRunner().invoke(cli.app, ["show", *words, "--figure", str(path)])
-    assert said.exit_code == 0, said.output
+    output = CliRunner().invoke(cli.app, ["show", *words, "--figure", str(path)])
+    assert output.exit_code == 0, output.output
     assert path.read_bytes().startswith(b"\x89PNG")
-    assert "Examples of the training split" in said.stdout and "answer: " in said.stdout
-    assert set("█▀▄") & set(said.stdout)
+    assert "Examples of the training split" in output.stdout and "answer: " in output.stdout
+    assert set("█▀▄") & set(output.stdout)
 
 
 def test_trials_are_rows_of_pictures():
@@ -131,7 +131,7 @@ def test_trials_are_rows_of_pictures():
 
 def test_show_says_what_cannot_be_drawn(tmp_path):
     for words in (["copy", "--figure", str(tmp_path / "x.png")], ["copy", "delay=3"]):
-        said = CliRunner().invoke(cli.app, ["show", *words])
-        assert "Only trials of a task of images can be drawn" in str(said.exception)
-    said = CliRunner().invoke(cli.app, ["show", "rmts", "hold=3"])
-    assert "has no option 'hold'" in str(said.exception)
+        output = CliRunner().invoke(cli.app, ["show", *words])
+        assert "Only trials of a task of images can be drawn" in str(output.exception)
+    output = CliRunner().invoke(cli.app, ["show", "rmts", "hold=3"])
+    assert "has no option 'hold'" in str(output.exception)

@@ -88,10 +88,10 @@ class UserClass(nn.Module):
 )  # fmt: skip
 def test_diagnose_reads_anything(model, through):
     torch.manual_seed(0)
-    found = report.diagnose(model, torch.randn(60, 3, 4), name="it")
-    assert found.results["gradient_flow"].through == through
-    assert "60 steps" in found.verdict
-    assert "<h2" in report.page([found])
+    result = report.diagnose(model, torch.randn(60, 3, 4), name="it")
+    assert result.results["gradient_flow"].through == through
+    assert "60 steps" in result.verdict
+    assert "<h2" in report.page([result])
 
 
 @pytest.mark.slow
@@ -99,21 +99,21 @@ def test_diagnose_reads_anything(model, through):
 def test_diagnose_every_registered_recurrent_model(name):
     torch.manual_seed(0)
     net = undamped.build(name, input_size=2, hidden_size=8)
-    found = report.diagnose(net, torch.randn(60, 2, 2), compare=False)
-    assert found.name == name
-    assert found.results["gradient_flow"].through == "states"
-    assert np.isfinite(found.results["gradient_flow"].norms).all()
-    assert found.results["gradient_flow"].norms[-1] > 0
-    json.dumps(found.results["gradient_flow"].to_dict(), allow_nan=False)
-    assert found.results["gradient_flow"].plot().data
-    assert "spectrum" in found.results
+    result = report.diagnose(net, torch.randn(60, 2, 2), compare=False)
+    assert result.name == name
+    assert result.results["gradient_flow"].through == "states"
+    assert np.isfinite(result.results["gradient_flow"].norms).all()
+    assert result.results["gradient_flow"].norms[-1] > 0
+    json.dumps(result.results["gradient_flow"].to_dict(), allow_nan=False)
+    assert result.results["gradient_flow"].plot().data
+    assert "spectrum" in result.results
     promised = net.cell_class.promises
-    assert ("promises" in found.results) == bool(promised)
-    assert not promised or len(found.results["promises"].measurements) == len(promised)
-    assert found.results["cost"].parameters == sum(
+    assert ("promises" in result.results) == bool(promised)
+    assert not promised or len(result.results["promises"].measurements) == len(promised)
+    assert result.results["cost"].parameters == sum(
         p.numel() for p in net.parameters() if p.requires_grad
     )
-    assert "recall" in found.results
+    assert "recall" in result.results
 
 
 @pytest.mark.slow
@@ -131,24 +131,24 @@ def test_diagnose_every_registered_model_of_continuous_depth(name):
     model = models.build(name, input_size=features, **answer, **small)
     x = torch.randn(5, features)
     before = model(x) if answer else model(x).base
-    found = report.diagnose(model, x)
-    assert found.results["gradient_flow"].length > 5
-    assert (found.results["gradient_flow"].norms > 0).all()
-    assert "points in depth" in found.verdict
+    result = report.diagnose(model, x)
+    assert result.results["gradient_flow"].length > 5
+    assert (result.results["gradient_flow"].norms > 0).all()
+    assert "points in depth" in result.verdict
     torch.testing.assert_close(model(x) if answer else model(x).base, before)
-    page = report.page([found])
+    page = report.page([result])
     assert "<h2" in page
-    assert ("ode_gradients" in found.results) == (name not in ("resnet", "stable-residual"))
-    assert ("Four gradient methods, in numbers" in page) == ("ode_gradients" in found.results)
+    assert ("ode_gradients" in result.results) == (name not in ("resnet", "stable-residual"))
+    assert ("Four gradient methods, in numbers" in page) == ("ode_gradients" in result.results)
 
 
 def test_verdict_names_an_lstm_of_the_same_size():
     torch.manual_seed(0)
-    found = report.diagnose(undamped.nn.UnICORNN(2, 8), 200)
-    assert found.verdict.startswith(
+    result = report.diagnose(undamped.nn.UnICORNN(2, 8), 200)
+    assert result.verdict.startswith(
         "gradients reach 200 of 200 steps; an LSTM of this size reaches"
     )
-    assert found.tone == "good"
+    assert result.tone == "good"
 
 
 def test_needs_inputs_where_no_size_is_known():
@@ -166,9 +166,9 @@ def test_remedies_name_the_change_and_its_command():
     large = remedies(undamped.nn.UnICORNN(1, 4, dt=1.0, alpha=100.0), steady, model="unicornn")
     assert "Δt is too large" in large[0].advice
     for module, name in ((nn.LSTM(1, 4), ""), (undamped.nn.RNN(1, 4), "rnn")):
-        found = remedies(module, vanishing, model=name)
-        assert any(r.model == "unicornn" for r in found)
-        assert any("within 7 steps" in r.advice for r in found)
+        result = remedies(module, vanishing, model=name)
+        assert any(r.model == "unicornn" for r in result)
+        assert any("within 7 steps" in r.advice for r in result)
     clip = remedies(nn.RNN(1, 4), exploding, model="rnn")
     training = Commands("undamped train copy", "rnn")
     assert any(training.apply(r) == "undamped train copy rnn train.clip=1" for r in clip)
@@ -200,17 +200,17 @@ def test_cells_that_remember_advise_themselves_to_their_family(name, vanish, exp
         "vanish": flow(0.5 ** np.arange(100)[::-1]),
         "explode": flow(1.5 ** np.arange(100)[::-1]),
     }
-    for kind, wanted in (("vanish", vanish), ("explode", explode)):
-        found = remedies(net, curves[kind], model=name)
-        assert [r.model for r in found if r.model] == wanted
+    for kind, expected in (("vanish", vanish), ("explode", explode)):
+        result = remedies(net, curves[kind], model=name)
+        assert [r.model for r in result if r.model] == expected
 
 
 def test_suggested_step_heals_the_complaint():
     steady = flow(np.ones(1000))
     for dt, alpha in ((0.0005, 1.0), (1.0, 100.0)):
         net = undamped.nn.UnICORNN(1, 4, dt=dt, alpha=alpha)
-        (found,) = remedies(net, steady, model="unicornn")
-        better = float(found.setting.rpartition("=")[2])
+        (result,) = remedies(net, steady, model="unicornn")
+        better = float(result.setting.rpartition("=")[2])
         assert not remedies(undamped.nn.UnICORNN(1, 4, dt=better, alpha=alpha), steady)
 
 
@@ -235,7 +235,7 @@ class Collector(HTMLParser):
 
 def test_nothing_in_a_name_becomes_markup():
     nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
-    found = replace(
+    result = replace(
         big_report(0),
         name=nasty,
         verdict=nasty,
@@ -246,7 +246,7 @@ def test_nothing_in_a_name_becomes_markup():
         versions={nasty: nasty},
         score=Score(nasty, 0.5),
     )
-    text = report.page([found], title=nasty)
+    text = report.page([result], title=nasty)
     parsed = Collector()
     head, _, rest = text.partition('<script type="application/json" id="data">')
     data, _, program = rest.partition("</script>")
@@ -303,13 +303,13 @@ def run(tmp_path):
 def test_a_run_becomes_a_report(run):
     from undamped.lab.report.runs import report_run
 
-    found = report_run(run.path, compare=False)
-    assert found.score.value == 0.2
-    assert found.score.chance == pytest.approx(1 / 6, abs=0.01)
-    assert found.curve[0]["valid_loss"] == 0.5
-    assert found.command == "undamped train adding lstm"
-    assert found.results["gradient_flow"].length == 30
-    text = report.page([found])
+    result = report_run(run.path, compare=False)
+    assert result.score.value == 0.2
+    assert result.score.chance == pytest.approx(1 / 6, abs=0.01)
+    assert result.curve[0]["valid_loss"] == 0.5
+    assert result.command == "undamped train adding lstm"
+    assert result.results["gradient_flow"].length == 30
+    text = report.page([result])
     assert "undamped train adding lstm" in text
     assert "Training: loss" in text
     (run.path / "model.safetensors").unlink()
@@ -360,10 +360,10 @@ def test_overfitting_is_said_with_what_stops_it():
     from undamped.lab.report.runs import _judged_by_score, _overfitting
 
     falling = curve_of(0.5 ** np.arange(20))
-    found = _overfitting(trained_settings(20, 200), falling)
-    assert "validation was best at step 20 of 200" in found
-    judged = _judged_by_score(ModelReport("it"), Score("mse", 0.1, 0.2, False), found)
-    assert judged.notes[0].text == found
+    result = _overfitting(trained_settings(20, 200), falling)
+    assert "validation was best at step 20 of 200" in result
+    judged = _judged_by_score(ModelReport("it"), Score("mse", 0.1, 0.2, False), result)
+    assert judged.notes[0].text == result
     commands = Commands("undamped train adding", "unicornn", ["task.length=30"])
     (remedy,) = commands.add_to(judged).remedies
     assert remedy.command == "undamped train adding unicornn task.length=30 train.patience=10"
@@ -398,8 +398,8 @@ def test_advice_that_is_taken_already_is_not_given():
 def test_promises_that_were_not_measured_are_not_denied():
     model = undamped.models.HNN(1)
     x = torch.randn(4, 2)
-    found = report.diagnose(model, x, measured=["cost"])
-    assert found.verdict == "promises were not measured in this call"
+    result = report.diagnose(model, x, measured=["cost"])
+    assert result.verdict == "promises were not measured in this call"
     assert report.diagnose(model, x, measured=["promises"]).verdict.startswith("promises hold: ")
 
 
@@ -620,8 +620,8 @@ def test_command_line_draws_the_curves_of_runs_of_one_task(run, tmp_path):
     assert CliRunner().invoke(app, words).exit_code == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert not (run.path / "report.html").exists()
-    said = CliRunner().invoke(app, [*words, "--json"]).stdout
-    assert json.loads(said) == {"figure": str(picture)}
+    output = CliRunner().invoke(app, [*words, "--json"]).stdout
+    assert json.loads(output) == {"figure": str(picture)}
     other = Run.create(tmp_path, "copy-lstm")
     other.update(**{**run.settings, "task": {"name": "copy", "options": {}}})
     words = ["report", str(run.path), str(other.path), "--figure", str(picture)]

@@ -141,8 +141,8 @@ def test_last_digits_are_in_the_first_half_of_tests():
     batch = task.test_tasks()["400 steps"].batch("test", 0, 50)
     assert batch.inputs.shape == (400, 50, 8) and not batch.inputs[200:].any()
     assert batch.inputs[:200].abs().amax((0, 2)).min() > 0.5
-    again = task.test_tasks()["400 steps"].batch("test", 1, 25)
-    assert torch.equal(batch.inputs[:, 25:], again.inputs)
+    repeated = task.test_tasks()["400 steps"].batch("test", 1, 25)
+    assert torch.equal(batch.inputs[:, 25:], repeated.inputs)
 
 
 @pytest.mark.parametrize("name", ["linear-memory", "transformer", "window"])

@@ -1,8 +1,8 @@
-"""Recurrences whose step is one linear map and something elementwise: `coupled_scan`.
+"""Recurrences whose step is one linear map and an elementwise function: `coupled_scan`.
 
-`contract` says what a step, an operator and a projection are; `steps`, `operators` and
-`projections` hold them; `scan` is the function of torch, `operator` the same for its compiler.
-Numba is imported when a kernel first runs.
+`contract` defines steps, operators and projections, which are in `steps`, `operators` and
+`projections`. `scan` is the autograd function, `operator` the registered operator for
+torch.compile. Numba is imported when a kernel first runs.
 """
 
 from undamped.kernels.coupled import operators, projections, steps

@@ -12,7 +12,7 @@ from undamped.kernels.coupled.loop import BUFFER_ROWS, BackwardChunk, ForwardChu
 from undamped.kernels.coupled.passes import Pass
 from undamped.kernels.shared.chunks import remaining_steps
 from undamped.kernels.shared.gemm import product_address
-from undamped.kernels.shared.pointers import strided, without_gaps
+from undamped.kernels.shared.pointers import contiguous_rows, strided
 
 
 class CompiledPass(Pass):
@@ -51,7 +51,7 @@ class CompiledPass(Pass):
             start,
             stop,
             output_gradient,
-            projected=self.projected[:steps] if reads else gradient,  # which nobody reads
+            projected=self.projected[:steps] if reads else gradient,  # a placeholder, not read
             product=self.product[:steps] if reads else gradient,
             gradient=gradient,
             projected_gradient=projected_gradient,
@@ -72,7 +72,7 @@ class CompiledPass(Pass):
     ) -> None:
         """Run the loop in the backward pass over a chunk."""
         hidden_states, memory = self.states_of(start, stop)
-        outputs = without_gaps(output_gradient[start:stop])
+        outputs = contiguous_rows(output_gradient[start:stop])
         state_gradient = self.state_gradient.numpy()
         remaining = remaining_steps(self.shard.lengths, start, stop)
         memory_gradient = (
@@ -161,7 +161,7 @@ class StructuredPass(Pass):
         return hidden_states.new_empty(BUFFER_ROWS, hidden_states.shape[2]).numpy()
 
     def _finished(self, t: int) -> Tensor | None:
-        """Return which sequences are over at time t; None if all run."""
+        """Return which sequences have ended at time t; None if none has."""
         lengths = self.shard.lengths
         if lengths is None:
             return None

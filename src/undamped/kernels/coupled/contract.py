@@ -1,26 +1,26 @@
-"""What a recurrence with one linear map and something elementwise is made of.
+"""The parts of a recurrence with one linear map and an elementwise function.
 
     projected = P(x)                                         all steps of a chunk at once
     product = L(state)                                       one matrix product, or a structured map
     state' = f(product, projected, state)                    elementwise, one fused kernel
 
-What is elementwise is a `Step`, what is linear an `Operator`, what comes before the recurrence a
-`Projection`. The meaning of all three is the `advance` and `project` of the cell that uses them;
-`cells.bases.cell.reference_scan` is the reference, and takes over off the CPU.
+The elementwise function is a `Step`, the linear map an `Operator`, and a `Projection` maps the
+input before the recurrence. Their reference is `advance` and `project` of the cell that uses them,
+iterated by `nn.bases.cell.Cell.reference_scan`, which also runs on other devices than the CPU.
 
-The gradient is written by hand. Of the forward pass only the states are kept: whatever else f's
-derivative needs is computed again, a chunk of steps at a time, and since all states are known
-that is one large product and no recurrence. The gradients of L and P are large products over a
-chunk as well. So a pass needs the memory of its states and of one chunk, however many gates f has.
+The backward pass is explicit. The forward pass saves the states only; whatever else the derivative
+of f needs is recomputed, a chunk of steps at a time. Since all states are known, that is one large
+product instead of a recurrence. The gradients of L and P are large products over a chunk as well.
+So a pass needs the memory of its states and of one chunk, however many gates f has.
 
-Sequences of a batch do not see each other: each thread takes a shard of them through all of time
-(`shared.threads`), with products of its own. With a matrix, the loop over the times of a chunk is
+Sequences of a batch are independent: each thread runs all steps of a shard of them
+(`shared.threads`), products included. With a matrix, the loop over the times of a chunk is
 compiled, products included (`compiled_pass`, `loop`); structured maps are called from Python for
 every time (`StructuredPass`). Complex states are pairs of real ones side by side, so a complex
-matrix is a real one of twice the size and needs nothing of its own here.
+matrix is a real one of twice the size and needs no special case.
 
-Each of the three can be described by numbers and tensors and made again from them, which is how
-an operator of `torch.library` is handed one (`operator`). Their constructors only remember.
+Each of the three can be described by numbers and tensors and restored from them, since an operator
+of `torch.library` accepts nothing else (`operator`). Their constructors only store arguments.
 """
 
 from __future__ import annotations
@@ -34,51 +34,51 @@ from torch import Tensor
 
 
 class Described:
-    """Something made of numbers and tensors that no gradient flows to."""
+    """An object that is described by numbers and by tensors without gradient."""
 
     def describe(self) -> tuple[list[float], list[Tensor]]:
-        """Return what `restore` makes the same from."""
+        """Return the arguments of `restore`."""
         return [], []
 
     @classmethod
     def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
-        """Make one from what `describe` returned."""
+        """Build the object from the result of `describe`."""
         return cls(*numbers)
 
 
 class Operator(Described, ABC):
-    """A linear map of rows, and the gradients of the tensors it is made of.
+    """A linear map of rows, and the gradients of its tensors.
 
-    Several threads apply one operator at once: after `bind` it only reads what it holds.
+    Several threads apply one operator at once, so it does not change after `bind`.
     """
 
     width: int = 0
-    """How wide an answer is; 0 where it is as wide as what is read."""
+    """The width of the result; 0 if it is that of the argument."""
 
     @abstractmethod
     def bind(self, tensors: Sequence[Tensor]) -> None:
-        """Take the tensors the map is made of, detached, and prepare to be applied."""
+        """Store the tensors of the map, detached, and prepare it."""
 
     @abstractmethod
     def apply(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
-        """Write L(rows), plus `add` where it is given, to `out`, which is neither of the two."""
+        """Write L(rows), plus `add` unless it is None, to `out`, which is neither of the two."""
 
     @abstractmethod
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
-        """Return the gradients of all tensors from many (inputs, gradients) rows at once."""
+        """Return the gradients of all tensors from the rows of (inputs, gradients)."""
 
 
 class DenseOperator(Operator):
-    """An operator that compiled loops apply: the product with a matrix, or nothing at all."""
+    """An operator inside compiled loops: a matrix product, or no operation."""
 
     matrix: Tensor | None = None
-    """(answer, read), without gaps, after `bind`."""
+    """The matrix (answer, read), contiguous, after `bind`."""
     transposed: Tensor | None = None
-    """Its transpose, without gaps."""
+    """Its transpose, contiguous."""
 
 
 class StructuredOperator(Operator):
-    """An operator that is called for every time."""
+    """An operator that is called from Python at every time."""
 
     @abstractmethod
     def transpose(self, rows: Tensor, out: Tensor) -> None:
@@ -86,17 +86,17 @@ class StructuredOperator(Operator):
 
 
 class Step(Described):
-    """The elementwise part of a step. It holds numbers only: several threads use it at once.
+    """The elementwise part of a step. It holds constants only: several threads use it at once.
 
     A subclass sets `kernel_module`, and flags such as `has_memory`, by keywords of its class.
     """
 
     adds_projection: ClassVar[bool] = True
-    """Whether the operator's answer and the projected input are simply added."""
+    """Whether the step reads only the sum of the operator's result and the projected input."""
     reads_product: ClassVar[bool] = True
     """Whether the backward pass needs product and projected input again, or only the states."""
     has_memory: ClassVar[bool] = False
-    """Whether part of the state is not read by the operator."""
+    """Whether the state has a part that the operator does not read."""
     kernel_module: ClassVar[str] = ""
     """The module of `steps` that has its compiled loops, LOOPS by name (`loop`), and PASS where
     the step needs another pass than `compiled_pass`."""
@@ -108,14 +108,14 @@ class Step(Described):
             setattr(cls, name, value)
 
     def __init__(self, *constants: float) -> None:
-        self.constants = constants  # numbers for its loops, which its documentation names
+        self.constants = constants  # in the order of the loops
 
     def describe(self) -> tuple[list[float], list[Tensor]]:
         return list(self.constants), []
 
     @property
     def compiled(self) -> Any:
-        """Its module, which brings Numba."""
+        """The module of its loops; importing it imports Numba."""
         return import_module(f"undamped.kernels.coupled.steps.{self.kernel_module}")
 
     @property
@@ -125,14 +125,14 @@ class Step(Described):
 
 
 class Activation(Step):
-    """A step that is one function of product + projected input, whose slope the new state shows.
+    """A step that is a function of product + projected input, with its slope known from the result.
 
-    It goes with structured operators as well, time after time.
+    It also works with structured operators, which are called at every time.
     """
 
     reads_product = False
     in_place: ClassVar[bool] = False
-    """Whether `product` is `new`, to be changed where it stands."""
+    """Whether the function works in place: `product` is `new`."""
 
     @property
     def kernels(self) -> tuple[Callable[..., None], Callable[..., None]]:
@@ -141,14 +141,14 @@ class Activation(Step):
 
 
 class ProjectionPass(ABC):
-    """The projection on its way through time, for one shard of the batch."""
+    """A pass of the projection over time, for one shard of the batch."""
 
     tensor_gradients: list[Tensor]
     """Gradients of the projection's tensors, added to by `backward`."""
     state: list[Tensor]
-    """What is carried from chunk to chunk; after the forward pass the final state."""
+    """The state at the current chunk; after the forward pass the final state."""
     state_gradient: list[Tensor]
-    """The gradients of it; after the backward pass those of the first state."""
+    """Its gradients; after the backward pass those of the first state."""
 
     def start_backward(self, state_gradient: list[Tensor]) -> None:
         """Begin the backward pass with the gradients of the final state."""
@@ -162,7 +162,7 @@ class ProjectionPass(ABC):
 
     @abstractmethod
     def recompute(self, chunk: int, x: Tensor, out: Tensor) -> None:
-        """Do the same for the backward pass, whose chunks come last one first."""
+        """Do the same in the backward pass, whose chunks come in reverse order."""
 
     @abstractmethod
     def backward(
@@ -172,10 +172,10 @@ class ProjectionPass(ABC):
 
 
 class Projection(Described, ABC):
-    """What turns the input into what the step reads; its first tensor is a matrix V."""
+    """The map from the input to the projected input of the step; its first tensor is a matrix V."""
 
     def width(self, tensors: Sequence[Tensor]) -> int:
-        """Return how many numbers a row of the answer holds: as many as V has rows."""
+        """Return the width of the projected input: the number of rows of V."""
         return tensors[0].shape[0]
 
     @abstractmethod
@@ -190,9 +190,9 @@ class Projection(Described, ABC):
         """Begin a pass over some of the sequences.
 
         Args:
-            tensors: What the projection is made of.
+            tensors: The tensors of the projection.
             state: The first state of these sequences, to be overwritten.
             chunks: First and past-the-last step of each.
-            shard: Which sequences.
-            lengths: Where they are over, or None.
+            shard: The slice of the batch.
+            lengths: Their lengths, or None.
         """

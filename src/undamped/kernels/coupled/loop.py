@@ -1,18 +1,18 @@
-"""The compiled loops over the times of a chunk, and what steps are written with.
+"""The compiled loops over the times of a chunk, and functions that steps share.
 
-`forward_loop` and `backward_loop` make the two loops of a step from its functions of one time,
-each a `step_function`: `(chunk, t, weights, constants)` writes the state after time t, `(chunk, t,
+`forward_loop` and `backward_loop` make the two loops of a step from its functions of one time, each
+a `step_function`: `(chunk, t, weights, constants)` writes the state after time t, `(chunk, t,
 weights, gradients, constants)` replaces the gradient of the state after time t by that before it.
-The functions below are what steps share: products, rows of a time. The loops themselves add the
-gradient of the outputs and leave sequences alone that are over. All arrays of time come as
-`strided`, so that one compiled form serves every layout.
+The functions below, products and rows of a time, are shared by steps. The loops themselves add the
+gradient of the outputs and do not change sequences that have ended. All arrays over time are
+`strided`, so that one compiled version supports every layout.
 
 Numba keeps a loop that closes over a `step_function` of a module in its cache: such a function
 is pickled by its name, while a compiled function would be another object in every process.
 
 Compiling takes seconds at the first call of a network. So loops for sequences of unequal length are
-compiled separately, when some come (`remaining` is None else), and elements of a row are reached by
-their index in it: a slice of a slice takes longer to compile than the arithmetic with it.
+compiled separately, on demand (`remaining` is None otherwise), and elements of a row are addressed
+by their index in it: a slice of a slice takes longer to compile than the arithmetic with it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from undamped.kernels.shared.pointers import STEPS, at_step
 step_function: Any = register_jitable(**PART)
 """Decorator for functions of one time, from which loops are made."""
 helper: Any = njit(**LOOP, inline="always")
-"""Decorator for functions that these call; they are put into them as source."""
+"""Decorator for functions that these call; they are inlined as source."""
 
 BUFFER_ROWS = 5
-"""Rows for what a step computes: an array that a loop allocates takes longer to compile."""
+"""Rows of the buffer of a step: an array that a loop allocates takes longer to compile."""
 
 
 def forward_loop(step: Callable[..., None], *, has_memory: bool = False) -> Any:
@@ -41,7 +41,7 @@ def forward_loop(step: Callable[..., None], *, has_memory: bool = False) -> Any:
 
     Args:
         step: A `step_function` of a module.
-        has_memory: Whether the step has a memory beside the state.
+        has_memory: Whether the step has a memory in addition to the state.
     """
 
     def loop(chunk: Any, weights: Any, constants: Any) -> None:
@@ -73,7 +73,7 @@ def compiled_loop(loop: Callable[..., None], step: Callable[..., None]) -> Any:
 
 
 class ForwardChunk(NamedTuple):
-    """What the loop of a chunk is given in the forward pass; (…) are `strided`."""
+    """The arguments of the forward loop over a chunk; (…) are `strided`."""
 
     blas: int
     matrix: Any
@@ -83,24 +83,24 @@ class ForwardChunk(NamedTuple):
     hidden_states: Any
     """(steps + 1, sequences, read), the state before the chunk at 0."""
     memory: Any
-    """The same for what the product does not read."""
+    """The same for the memory, which the product does not read."""
     product: Any
-    """(sequences, answer), an array to work in."""
+    """(sequences, answer), a buffer."""
     buffer: Any
-    """(BUFFER_ROWS, read), for what a step computes about one sequence."""
+    """(BUFFER_ROWS, read), a buffer of the step for one sequence."""
     remaining: Any
-    """How many of the steps each sequence lives; None where all live on."""
+    """How many of the steps each sequence has; None if all have all."""
 
 
 class BackwardChunk(NamedTuple):
-    """What the loop of a chunk is given in the backward pass."""
+    """The arguments of the backward loop over a chunk."""
 
     blas: int
     matrix: Any
     """(answer, read)."""
     projected: Any
     product: Any
-    """(steps, sequences, answer), with the projected input added where the step says so."""
+    """(steps, sequences, answer), with the projected input added if the step is `additive`."""
     hidden_states: Any
     memory: Any
     output_gradient: Any
@@ -109,7 +109,7 @@ class BackwardChunk(NamedTuple):
     """(sequences, read), the gradient of the state in the backward pass."""
     memory_gradient: Any
     summed: Any
-    """(sequences, read), where a product is summed before it is added to something."""
+    """(sequences, read), a buffer for products."""
     gradient: Any
     """To be filled: (steps, sequences, answer), the gradient of the product."""
     projected_gradient: Any
@@ -117,21 +117,21 @@ class BackwardChunk(NamedTuple):
     buffer: Any
     """As in the forward pass; filled with zeros."""
     scratch: Any
-    """(sequences, read), for what a step computes about all of them."""
+    """(sequences, read), a buffer of the step for all sequences."""
     remaining: Any
     finished_gradient: Any
-    """Where the gradients of sequences that are over wait; None where all live on."""
+    """The gradients of sequences that have ended; None if none has."""
     finished_memory: Any
 
 
 def _ragged(chunk: Any) -> bool:
-    """Say whether sequences of unequal length are in a chunk, given its type in compiled code."""
+    """Return whether a chunk, given as a Numba type, has sequences of unequal length."""
     return not isinstance(chunk.types[chunk.fields.index("remaining")], types.NoneType)
 
 
 @helper
 def copy_row(row: Any, to: Any) -> None:
-    """Copy a row; an assignment of arrays takes seconds to compile, for shapes it might meet."""
+    """Copy a row; an assignment of arrays takes seconds to compile, for all possible shapes."""
     for j in range(row.shape[0]):
         to[j] = row[j]
 
@@ -203,7 +203,7 @@ def apply(chunk: Any, t: int) -> None:
 
 
 def freeze_finished(chunk: Any, array: Any, t: int) -> None:
-    """Leave what a strided array holds of sequences that are over where it was."""
+    """Copy the old values of sequences that have ended to the next time."""
     raise NotImplementedError  # only compiled code calls this
 
 
@@ -226,12 +226,12 @@ def _freeze_finished(chunk: Any, array: Any, t: Any) -> Any:
 
 @helper
 def at_time(chunk: Any, array: Any, t: int) -> Any:
-    """Return what a strided array holds of a time."""
+    """Return the rows of a time."""
     return at_step(array, t, chunk.state_gradient)
 
 
 def add_output_gradient(chunk: Any, t: int) -> None:
-    """Add the gradient of the outputs to that of the state; of sequences that are over it waits."""
+    """Add the gradient of the outputs to that of the state, except where sequences have ended."""
     raise NotImplementedError  # only compiled code calls this
 
 
@@ -261,7 +261,7 @@ def _add_output_gradient(chunk: Any, t: Any) -> Any:
 
 
 def restore_finished(chunk: Any, t: int) -> None:
-    """Put the gradients of sequences that are over back."""
+    """Restore the gradients of sequences that have ended."""
     raise NotImplementedError  # only compiled code calls this
 
 
@@ -270,7 +270,7 @@ def _restore_finished(chunk: Any, t: Any) -> Any:
     def ragged(chunk: Any, t: Any) -> None:
         for b in range(chunk.remaining.shape[0]):
             if t >= chunk.remaining[b]:
-                # In this order: without a memory both are the same array, and this is its place.
+                # In this order: without a memory both are the same array.
                 copy_row(chunk.finished_memory[b], chunk.memory_gradient[b])
                 copy_row(chunk.finished_gradient[b], chunk.state_gradient[b])
 
@@ -284,8 +284,8 @@ def _restore_finished(chunk: Any, t: Any) -> Any:
 def add_product(chunk: Any, rows: Any, matrix: Any, to: Any) -> None:
     """Add a product with some rows.
 
-    BLAS would begin its sums with what is there, and round every term of a product as if it were
-    as large as that: over thousands of steps, where each adds little, this costs a digit.
+    BLAS would start its sums at the old value and round every term relative to it. Over thousands
+    of steps, each of which adds little, this costs a digit.
     """
     multiply(chunk.blas, rows, matrix, chunk.summed, False)
     for b in range(to.shape[0]):
@@ -296,13 +296,13 @@ def add_product(chunk: Any, rows: Any, matrix: Any, to: Any) -> None:
 
 @helper
 def backprop_product(chunk: Any, t: int) -> None:
-    """Replace the gradient of the state by what that of the product means for it."""
+    """Replace the gradient of the state by the backpropagated gradient of the product."""
     rows = at_step(chunk.gradient, t, chunk.state_gradient)
     multiply(chunk.blas, rows, chunk.matrix, chunk.state_gradient, False)
 
 
 @helper
 def add_backpropagated_product(chunk: Any, t: int) -> None:
-    """Add what the gradient of the product means for that of the state."""
+    """Add the backpropagated gradient of the product to the gradient of the state."""
     rows = at_step(chunk.gradient, t, chunk.state_gradient)
     add_product(chunk, rows, chunk.matrix, chunk.state_gradient)

@@ -1,9 +1,9 @@
 """`coupled_scan` as an operator of `torch.library`: one node for a compiler, with known shapes.
 
-Eager calls do not come here (`scan`). What is not a tensor is handed over as names and numbers,
-from which the plan is made again. The operator returns all states, which its gradient needs, and
-leaves cutting out the outputs to what is traced around it. Where a projection filters in time, the
-gradient runs it once more: how many chunks there are is not known while a length is a symbol.
+Eager calls use `scan` instead. Arguments other than tensors are passed as names and numbers, from
+which the plan is restored. The operator returns all states, which its gradient needs; slicing the
+outputs is part of the traced graph. Where a projection filters in time, the backward pass runs it
+again: the number of chunks is unknown while a length is a symbol.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _restored(
     extras: Sequence[Tensor],
     lengths: Tensor | None,
 ) -> Plan:
-    """Make the plan that names, numbers and tensors describe."""
+    """Restore the plan that names, numbers and tensors describe."""
     parts: list[Any] = []
     numbers, extras = list(numbers), list(extras)
     for at, (package, name) in enumerate(zip(PACKAGES, kinds.split(), strict=True)):
@@ -135,7 +135,7 @@ def _backward(
             grad_finals,
             grad_x if needs_x else None,
         )
-    # The results of an operator share no memory, which parts of a state do.
+    # The results of an operator must not share memory; parts of a state do.
     return [grad_x, *[gradient.contiguous().clone() for gradient in gradients]]
 
 

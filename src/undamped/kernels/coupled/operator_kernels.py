@@ -1,4 +1,4 @@
-"""The compiled parts of `operators`: what is between two transforms, and layers of rotations."""
+"""The compiled parts of `operators`: maps between two transforms, and layers of rotations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def along(vector: Any, row: Any) -> Any:
 
 
 @njit(**KERNEL)
-def turn_in(rows: Any, phases: Any, out: Any) -> None:
+def apply_first_phase(rows: Any, phases: Any, out: Any) -> None:
     """out = D h."""
     size = phases.shape[0]
     for b in range(rows.shape[0]):
@@ -48,7 +48,7 @@ def reflect(rows: Any, vector: Any, scaled: Any) -> None:
 
 
 @njit(**KERNEL)
-def gather_turn(rows: Any, index: Any, phases: Any, out: Any) -> None:
+def apply_permuted_phase(rows: Any, index: Any, phases: Any, out: Any) -> None:
     """out = D Π rows."""
     for b in range(rows.shape[0]):
         row, result = rows[b], out[b]
@@ -60,8 +60,8 @@ def gather_turn(rows: Any, index: Any, phases: Any, out: Any) -> None:
 
 
 @njit(**KERNEL)
-def turn_out(rows: Any, phases: Any, out: Any, adds: bool) -> None:
-    """out = D rows, plus what is there."""
+def apply_last_phase(rows: Any, phases: Any, out: Any, adds: bool) -> None:
+    """out += D rows."""
     size = phases.shape[0]
     for b in range(rows.shape[0]):
         row, re, im = rows[b], out[b, :size], out[b, size:]
@@ -77,10 +77,10 @@ def turn_out(rows: Any, phases: Any, out: Any, adds: bool) -> None:
 def reflection_gradient(
     rows: Any, grad_rows: Any, vector: Any, scaled: Any, phase: Any, total: Any, both: Any
 ) -> None:
-    """Add up the gradients of a reflection and of the phase behind it."""
+    """Sum the gradients of a reflection and of the phase after it."""
     # R z = z − c v (vᴴz), c = 2/‖v‖², and g the gradient of it. With α = vᴴz and β = gᴴv the
-    # gradient of v is −c Σ(ᾱ g + β z) + c² Re(Σ β α) v: `total` and `both` collect the sums.
-    # A phase behind R has −Im Σ ḡ (R z).
+    # gradient of v is −c Σ(ᾱ g + β z) + c² Re(Σ β α) v: `total` and `both` are the sums. The
+    # gradient of a phase after R is −Im Σ ḡ (R z).
     for b in range(rows.shape[0]):
         z, g = rows[b], grad_rows[b]
         a, beta = along(vector, z), along(g, vector)
@@ -121,7 +121,7 @@ def _rotate(coefficients: Any, partners: Any, paired: bool, row: Any, out: Any) 
 @njit(**EXACT)
 def layers(rows: Any, coefficients: Any, partners: Any, paired: bool, out: Any) -> None:
     """Apply all layers to each row."""
-    # Row by row, so that all layers find the row in the nearest cache.
+    # Row by row, so that the row stays in the first-level cache for all layers.
     width = rows.shape[1]
     now, then = np.empty(width, rows.dtype), np.empty(width, rows.dtype)
     for b in range(rows.shape[0]):
@@ -136,7 +136,7 @@ def layers(rows: Any, coefficients: Any, partners: Any, paired: bool, out: Any) 
 def layer_gradients(
     inputs: Any, gradients: Any, coefficients: Any, partners: Any, paired: bool, result: Any
 ) -> None:
-    """Add up the gradients of all layers."""
+    """Sum the gradients of all layers."""
     layers, size = partners.shape
     width = inputs.shape[1]
     values = np.empty((layers + 1, width), inputs.dtype)

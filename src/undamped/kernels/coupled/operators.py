@@ -12,11 +12,11 @@ from torch import Tensor
 from undamped.kernels.coupled.contract import DenseOperator, StructuredOperator
 
 ROWS = 64
-"""Rows whose gradients `Fourier` computes together: as many as the caches hold."""
+"""Rows whose gradients `Fourier` computes together: as many as fit in the caches."""
 
 
 def kernels() -> Any:
-    """Return the compiled part, which brings Numba."""
+    """Import the compiled part, and with it Numba."""
     from undamped.kernels.coupled import operator_kernels
 
     return operator_kernels
@@ -26,7 +26,7 @@ class Dense(DenseOperator):
     """rows → rows Wᵀ for a matrix W (answer, read)."""
 
     def bind(self, tensors: Sequence[Tensor]) -> None:
-        """Take W, and its transpose in memory: the order that the product reads."""
+        """Store W, and a contiguous copy of its transpose, which the product reads."""
         self.matrix = tensors[0].contiguous()
         self.transposed = self.matrix.t().contiguous()
         self.width = self.matrix.shape[0]
@@ -62,7 +62,7 @@ class LowRank(StructuredOperator):
 
 
 class Nothing(DenseOperator):
-    """The operator of a recurrence that has none."""
+    """The operator of a recurrence without a product."""
 
     width = 1  # a column that is never read
 
@@ -70,7 +70,7 @@ class Nothing(DenseOperator):
         """Do nothing: there are no tensors."""
 
     def apply(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
-        """Leave the array to the elementwise part."""
+        """Do nothing: the elementwise part fills the array."""
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
         return ()
@@ -79,9 +79,9 @@ class Nothing(DenseOperator):
 class Fourier(StructuredOperator):
     """rows → rows Wᵀ for W = D₃ R₂ F⁻¹ D₂ Π R₁ F D₁, in O(n log n); tensors: its numbers (7, n).
 
-    The transforms are torch's; what lies between two of them (phases, reflection, permutation) is
-    one kernel that goes over a row while it is in the nearest cache. Rows are (real | imaginary)
-    outside and complex inside.
+    The transforms are torch's; phases, reflection and permutation between two of them are one
+    kernel over rows in the first-level cache. Rows are (real | imaginary) outside and complex
+    inside.
 
     Args:
         permutation: Π, (n,): the answer's coordinate j is the coordinate permutation[j].
@@ -98,7 +98,7 @@ class Fourier(StructuredOperator):
         return cls(tensors[0])
 
     def bind(self, tensors: Sequence[Tensor]) -> None:
-        """Take phases and vectors, and make what both directions read."""
+        """Store phases and vectors in the forms that both directions read."""
         (free,) = tensors
         self.index = self.permutation.numpy()
         self.back = np.argsort(self.index)
@@ -115,13 +115,13 @@ class Fourier(StructuredOperator):
     def _before_first(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """D₁ h, and F D₁ h."""
         inner = torch.empty(len(rows), len(self.index), dtype=self.kind, device="cpu")
-        kernels().turn_in(rows.numpy(), self.phases[0], inner.numpy())
+        kernels().apply_first_phase(rows.numpy(), self.phases[0], inner.numpy())
         return inner, torch.fft.fft(inner, norm="ortho")
 
     def _before_second(self, first: Tensor, scratch: Tensor) -> Tensor:
-        """F⁻¹ D₂ Π R₁ of what comes before R₁, which is overwritten."""
+        """F⁻¹ D₂ Π R₁ of the argument of R₁, which is overwritten."""
         kernels().reflect(first.numpy(), self.vectors[0], self.scaled[0])
-        kernels().gather_turn(first.numpy(), self.index, self.phases[1], scratch.numpy())
+        kernels().apply_permuted_phase(first.numpy(), self.index, self.phases[1], scratch.numpy())
         return torch.fft.ifft(scratch, norm="ortho")
 
     def apply(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
@@ -131,19 +131,21 @@ class Fourier(StructuredOperator):
         kernels().reflect(second.numpy(), self.vectors[1], self.scaled[1])
         if add is not None:
             out.copy_(add)
-        kernels().turn_out(second.numpy(), self.phases[2], out.numpy(), add is not None)
+        kernels().apply_last_phase(second.numpy(), self.phases[2], out.numpy(), add is not None)
 
     def _after_second(self, rows: Tensor) -> Tensor:
-        """D₃ᴴ g: the gradient of what comes out of R₂."""
+        """D₃ᴴ g: the gradient of the result of R₂."""
         inner = torch.empty(len(rows), len(self.index), dtype=self.kind, device="cpu")
-        kernels().turn_in(rows.numpy(), self.conjugate[2], inner.numpy())
+        kernels().apply_first_phase(rows.numpy(), self.conjugate[2], inner.numpy())
         return inner
 
     def _after_first(self, outer: Tensor) -> Tensor:
-        """Πᵀ D₂ᴴ F R₂ of it, overwritten: the gradient of what comes out of R₁."""
+        """Πᵀ D₂ᴴ F R₂ of it, overwritten: the gradient of the result of R₁."""
         kernels().reflect(outer.numpy(), self.vectors[1], self.scaled[1])
         middle = torch.fft.fft(outer, norm="ortho")
-        kernels().gather_turn(middle.numpy(), self.back, self.conjugate_middle, outer.numpy())
+        kernels().apply_permuted_phase(
+            middle.numpy(), self.back, self.conjugate_middle, outer.numpy()
+        )
         return outer
 
     def transpose(self, rows: Tensor, out: Tensor) -> None:
@@ -151,10 +153,10 @@ class Fourier(StructuredOperator):
         inner = self._after_first(self._after_second(rows))
         kernels().reflect(inner.numpy(), self.vectors[0], self.scaled[0])
         last = torch.fft.ifft(inner, norm="ortho")
-        kernels().turn_out(last.numpy(), self.conjugate[0], out.numpy(), False)
+        kernels().apply_last_phase(last.numpy(), self.conjugate[0], out.numpy(), False)
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
-        """Both ways again, some rows at a time, with the sums that phases and vectors need."""
+        """Recompute both directions for blocks of rows, with the sums for phases and vectors."""
         size = len(self.index)
         phases = np.zeros((3, size), gradients.numpy().dtype)
         totals, both = np.zeros_like(self.vectors), np.zeros((2, 1), phases.dtype)
@@ -184,7 +186,7 @@ class Layers(StructuredOperator):
     A row costs O(layers · size).
 
     Args:
-        partners: (layers, size), which coordinate stands beside which.
+        partners: (layers, size), the partner of each coordinate.
         paired: Whether rows are complex.
     """
 
@@ -192,7 +194,7 @@ class Layers(StructuredOperator):
         self.partner_table, self.paired = partners, paired
 
     def describe(self) -> tuple[list[float], list[Tensor]]:
-        """Whether rows are complex, and which coordinates stand together."""
+        """Return whether rows are complex, and the partners."""
         return [float(self.paired)], [self.partner_table]
 
     @classmethod
@@ -200,7 +202,7 @@ class Layers(StructuredOperator):
         return cls(tensors[0], bool(numbers[0]))
 
     def bind(self, tensors: Sequence[Tensor]) -> None:
-        """Take (layers, 4, size), and make the layers of the transposed map."""
+        """Store (layers, 4, size), and compute the layers of the transposed map."""
         (coefficients,) = tensors
         self.partners = self.partner_table.contiguous().numpy()
         self.backwards = np.ascontiguousarray(self.partners[::-1])
@@ -222,7 +224,7 @@ class Layers(StructuredOperator):
         kernels().layers(rows.numpy(), self.transposed, self.backwards, self.paired, out.numpy())
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
-        """Pass through the layers once for all steps and sequences."""
+        """Run the layers once for all steps and sequences."""
         result = np.zeros_like(self.coefficients)
         kernels().layer_gradients(
             inputs.numpy(), gradients.numpy(), self.coefficients, self.partners, self.paired, result

@@ -1,4 +1,4 @@
-"""One shard of the batch on its way through time and back, chunk after chunk of steps."""
+"""The forward and backward pass of one shard of the batch, chunk by chunk of steps."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ class Shard:
 
     Args:
         x: (time, sequences, input).
-        hidden_states: (time + 1, sequences, width), what the operator reads, the first state at 0.
-        memory: The same for what it does not read, or None.
+        hidden_states: (time + 1, sequences, width), the part of the state that the operator reads,
+            the first state at 0.
+        memory: The part that it does not read, likewise, or None.
         weights: The tensors of the elementwise part.
-        lengths: (sequences,) where sequences are over, or None.
+        lengths: (sequences,), or None.
     """
 
     x: Tensor
@@ -61,7 +62,7 @@ class Pass(ABC):
 
     @property
     def multiplications(self) -> int:
-        """How many the product of a step makes, if its matrix is dense."""
+        """The multiplications of the product of a step, if its matrix is dense."""
         _, sequences, width = self.shard.hidden_states.shape
         return sequences * width * self.product_width
 
@@ -81,7 +82,7 @@ class Pass(ABC):
             self.forward_chunk(start, stop, part)
 
     def project(self) -> None:
-        """Go through the projection alone, which then knows its state at every chunk."""
+        """Run the projection alone, which stores its state at every chunk."""
         projected = self.buffer(self.projected_width)
         for chunk, (start, stop) in enumerate(self.chunks):
             part = projected[: stop - start]
@@ -89,7 +90,7 @@ class Pass(ABC):
 
     @abstractmethod
     def forward_chunk(self, start: int, stop: int, projected: Tensor) -> None:
-        """Make the steps of a chunk."""
+        """Run the steps of a chunk."""
 
     def backward(
         self,
@@ -104,7 +105,7 @@ class Pass(ABC):
             output_gradient: (time, sequences, hidden).
             state_gradient: (sequences, width), the gradient of the last `hidden_states`.
             memory_gradient: The same of `memory`.
-            input_gradient: (time, sequences, input), to be filled; None if nobody asks.
+            input_gradient: (time, sequences, input), to be filled; None if not required.
         """
         self.state_gradient, self.memory_gradient = state_gradient, memory_gradient
         self.prepare_backward()
@@ -130,10 +131,10 @@ class Pass(ABC):
     def backward_chunk(
         self, chunk: int, start: int, stop: int, x: Tensor, output_gradient: Tensor
     ) -> Tensor:
-        """Go back through a chunk; return the gradient of its projected input."""
+        """Backpropagate through a chunk; return the gradient of its projected input."""
 
     def recompute_sums(self, chunk: int, x: Tensor, read: Tensor) -> None:
-        """Find products and projected input of a chunk again, where the step needs them."""
+        """Recompute products and projected input of a chunk, if the step needs them."""
         step, steps = self.step, len(x)
         if not step.reads_product:
             return

@@ -48,7 +48,7 @@ def filter_rows(
 def velocity_backward(
     gradient: Any, velocity_gradient: Any, decays: Any, remaining: Any, step: Any
 ) -> None:
-    """Go back through the velocity: gradients of the answer become those of u."""
+    """Backpropagate through the velocity: gradients of the result become those of u."""
     for t in range(gradient.shape[0] - 1, -1, -1):
         for b in range(gradient.shape[1]):
             if t >= remaining[b]:
@@ -75,7 +75,7 @@ def moment_backward(
     constants: Any,
     buffer: Any,
 ) -> None:
-    """Go back through velocity and moment, which are recomputed first; `buffer` is (2, *u)."""
+    """Backpropagate through velocity and moment, recomputed first; `buffer` is (2, *u)."""
     step, decay, softening, fresh = constants[0], constants[1], constants[2], constants[3]
     steps, sequences, size = gradient.shape
     half, unit, two = u.dtype.type(0.5), u.dtype.type(1), u.dtype.type(2)

@@ -1,4 +1,4 @@
-"""What `coupled_scan` does to the input before the recurrence: a product, perhaps a filter."""
+"""Projections of the input before the recurrence of `coupled_scan`: a product, a filter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPSILON = 1e-5
 
 
 def kernels() -> Any:
-    """Return the compiled part, which brings Numba."""
+    """Import the compiled part, and with it Numba."""
     from undamped.kernels.coupled import projection_kernels
 
     return projection_kernels
@@ -56,7 +56,7 @@ class LinearPass(ProjectionPass):
             torch.addmm(self.bias, rows, self.transposed, out=answer)
 
     def recompute(self, chunk: int, x: Tensor, out: Tensor) -> None:
-        """Nothing is carried, so the same."""
+        """Do the same as `forward`: there is no state."""
         self.forward(chunk, x, out)
 
     def backward(
@@ -82,8 +82,8 @@ class Filtered(Projection):
         answer: v' + d,  s u/√(m' + δ) + d,  or v'/√(m' + δ) + d
 
     The factor a is a number per time and sequence, d a shift. The filter does not depend on the
-    recurrence. Its state at the start of every chunk is stored, from which the backward pass runs
-    it again.
+    recurrence. Its state at the start of every chunk is stored, and the backward pass recomputes
+    from there.
 
     Args:
         decays: a, (time, batch).
@@ -98,7 +98,7 @@ class Filtered(Projection):
     has_moment: bool
 
     def describe(self) -> tuple[list[float], list[Tensor]]:
-        """The numbers, what is part of the state, and a."""
+        """Return the constants, the parts of the state, and a."""
         return [*self.constants, float(self.has_velocity), float(self.has_moment)], [self.decays]
 
     @classmethod
@@ -132,7 +132,7 @@ class _FilteredPass(ProjectionPass):
         self.nothing = state[0].new_empty(len(state[0]), 0)
         self.shift = (tensors[2] if len(tensors) > 2 else self.nothing[0]).contiguous().numpy()
         self.decays = decays.to(state[0]).contiguous().numpy()
-        # 1 − β of a β that is rounded already would be off by 5e-5 in float32 where β is 0.999.
+        # In float64: 1 − β of a β rounded to float32 has an error of 5e-5 where β is 0.999.
         self.constants = np.array((*plan.constants, 1 - plan.constants[1]), self.decays.dtype)
         self.lengths = lengths
         self.starts: list[list[Tensor]] = []
@@ -149,7 +149,7 @@ class _FilteredPass(ProjectionPass):
         return velocity.numpy(), moment.numpy()
 
     def _times(self, chunk: int) -> tuple[Any, Any]:
-        """Decays of a chunk, and how many of its steps each sequence lives."""
+        """Return the decays of a chunk, and how many of its steps each sequence has."""
         start, stop = self.chunks[chunk]
         remaining = remaining_steps(self.lengths, start, stop)
         if remaining is None:
@@ -162,12 +162,12 @@ class _FilteredPass(ProjectionPass):
         kernels().filter_rows(out.numpy(), *self._arrays(state), *times, self.constants, self.shift)
 
     def forward(self, chunk: int, x: Tensor, out: Tensor) -> None:
-        """Remember where the filter stood, then go on."""
+        """Store the state of the filter, then continue."""
         self.starts.append([part.clone() for part in self.state])
         self._run(chunk, x, out, self.state)
 
     def recompute(self, chunk: int, x: Tensor, out: Tensor) -> None:
-        """Go on from where the filter stood."""
+        """Continue from the stored state of the filter."""
         self._run(chunk, x, out, [part.clone() for part in self.starts[chunk]])
 
     def backward(
@@ -213,7 +213,7 @@ class Normalised(Projection):
     seed: Tensor | None
 
     def describe(self) -> tuple[list[float], list[Tensor]]:
-        """The numbers, and the seed."""
+        """Return the numbers, and the seed."""
         numbers = [self.size, len(self.parts), *self.parts, *self.rates, self.dropout]
         return [float(number) for number in numbers], [] if self.seed is None else [self.seed]
 

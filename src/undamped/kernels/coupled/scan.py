@@ -18,27 +18,27 @@ from undamped.kernels.coupled.contract import (
     StructuredOperator,
 )
 from undamped.kernels.coupled.passes import Pass, Shard
-from undamped.kernels.dispatch import through_operator
+from undamped.kernels.dispatch import runs_as_operator
 from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.chunks import COUPLED, chunk_length, ranges
 from undamped.kernels.shared.operator import refuse_second_derivatives
 from undamped.kernels.shared.threads import run_in_parallel, split_batch
 
 Reference = Callable[..., tuple[Tensor, tuple[Tensor, ...]]]
-"""Takes the input and the groups of tensors of a `Plan`; returns outputs and final state."""
+"""A function of the input and the groups of tensors of a `Plan`: outputs and final state."""
 
 
 @dataclass
 class Plan:
-    """What is not differentiated.
+    """The arguments of a scan without gradient.
 
     Args:
         step: The elementwise part.
         operator: The linear part.
-        projection: What turns the input into what the step reads.
-        counts: How many tensors are the first state, the projection's first state, the
-            projection's, the operator's, the step's.
-        lengths: (batch,) where sequences are over, or None.
+        projection: The map from the input to the projected input.
+        counts: The numbers of tensors of the first state, the projection's first state, the
+            projection, the operator and the step.
+        lengths: (batch,), the lengths of sequences, or None.
         reference: The same recurrence in plain PyTorch, for second derivatives, or None.
     """
 
@@ -50,7 +50,7 @@ class Plan:
     reference: Reference | None = None
 
     def groups(self, tensors: Sequence[Any]) -> list[list[Any]]:
-        """Split tensors, or their gradients, by what they belong to."""
+        """Split tensors, or their gradients, into the groups of `counts`."""
         parts, start = [], 0
         for count in self.counts:
             parts.append(list(tensors[start : start + count]))
@@ -58,7 +58,7 @@ class Plan:
         return parts
 
     def widths(self, tensors: Sequence[Tensor]) -> list[int]:
-        """Return how wide the parts of the state are that the operator reads."""
+        """Return the widths of the parts of the state that the operator reads."""
         states = tensors[: self.counts[0]]
         return [part.shape[1] for part in (states[:-1] if self.step.has_memory else states)]
 
@@ -82,23 +82,24 @@ def coupled_scan(
     Args:
         step: The elementwise part.
         operator: The linear part.
-        projection: What turns the input into what the step reads.
+        projection: The map from the input to the projected input.
         x: (time, batch, input), the input.
-        state: The first state; the output is its first tensor. What the operator reads is all
-            of it side by side, except a last tensor for steps that have a memory.
-        input_tensors: The tensors the projection is made of.
-        linear: The tensors the operator is made of.
+        state: The first state; the output is its first tensor. The operator reads the concatenation
+            of its tensors, except a last one for steps that have a memory.
+        input_tensors: The tensors of the projection.
+        linear: The tensors of the operator.
         weights: The tensors of the elementwise part.
-        filters: The first state of the projection, where it has one; it follows in the final one.
-        lengths: (batch,) where sequences are over; their states stay and outputs are zero.
-        reference: The same in plain PyTorch; a gradient that is differentiated goes through it.
+        filters: The first state of the projection, if it has one; the final state ends with it.
+        lengths: (batch,), the lengths of sequences; after its end the state of a sequence stays and
+            its outputs are zero.
+        reference: The same in plain PyTorch, for second derivatives.
     """
     groups = (state, filters, input_tensors, linear, weights)
     plan = Plan(
         step, operator, projection, tuple(len(group) for group in groups), lengths, reference
     )
     tensors = [tensor for group in groups for tensor in group]
-    if through_operator(x):
+    if runs_as_operator(x):
         from undamped.kernels.coupled.operator import scan_by_operator
 
         return scan_by_operator(plan, x, tensors)
@@ -111,8 +112,9 @@ class Trajectory:
     """All states of a forward pass.
 
     Args:
-        hidden_states: (time + 1, batch, width), what the operator reads, the first state at 0.
-        memory: The same for what it does not read, or None.
+        hidden_states: (time + 1, batch, width), the part of the state that the operator reads, the
+            first state at 0.
+        memory: The part that it does not read, likewise, or None.
     """
 
     hidden_states: Tensor
@@ -144,7 +146,7 @@ def run_forward(
 def restart(
     plan: Plan, x: Tensor, tensors: list[Tensor], trajectory: Trajectory
 ) -> tuple[list[slice], list[ProjectionPass]]:
-    """Return shards and projections for a backward pass that has the states only."""
+    """Return shards and projections for a backward pass from saved states alone."""
     slices = split_batch(len(x), x.shape[1], trajectory.hidden_states.shape[2])
     passes = _passes(plan, slices, x, trajectory, tensors)
     if plan.counts[1]:  # the projection has a state, which is needed at the start of every chunk
@@ -155,7 +157,7 @@ def restart(
 def final_states(
     plan: Plan, trajectory: Trajectory, widths: list[int], projections: list[ProjectionPass]
 ) -> list[Tensor]:
-    """Return copies of the last states: those read, the memory, those of the projection."""
+    """Return copies of the last state: hidden states, memory, state of the projection."""
     finals = [part.clone() for part in trajectory.hidden_states[-1].split(widths, dim=1)]
     if trajectory.memory is not None:
         finals.append(trajectory.memory[-1].clone())
@@ -281,14 +283,14 @@ def _differentiable_gradients(
 
 
 def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Return the gradient of what nobody asked for; of a sequence, one time that stands for all."""
+    """Return zeros for a missing gradient; of a sequence, one time expanded to all."""
     if len(shape) < 3:
         return like.new_zeros(shape)
     return like.new_zeros(1, *shape[1:]).expand(shape)
 
 
 def _pass_class(step: Step, operator: Operator) -> type[Pass]:
-    """Return the pass that goes with a step and an operator."""
+    """Return the class of the pass for a step and an operator."""
     from undamped.kernels.coupled.compiled_pass import CompiledPass, StructuredPass
 
     if isinstance(operator, StructuredOperator):
@@ -304,7 +306,7 @@ def _passes(
     tensors: Sequence[Tensor],
     projections: list[ProjectionPass] | None = None,
 ) -> list[Pass]:
-    """Give each thread its shard; the backward pass has the projections of the forward one."""
+    """Return the passes of all shards; the backward pass reuses the projections."""
     _, filters, input_tensors, linear, weights = plan.groups(tensors)
     hidden_states, memory = trajectory.hidden_states, trajectory.memory
     plan.operator.bind(linear)
@@ -334,7 +336,7 @@ def _passes(
 
 
 def _sums(parts: list[list[Tensor]]) -> list[Tensor]:
-    """Add up the gradients of all shards."""
+    """Sum the gradients of all shards."""
     if len(parts) == 1:
         return parts[0]
     return [torch.stack(same).sum(0) for same in zip(*parts, strict=True)]

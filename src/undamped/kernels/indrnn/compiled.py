@@ -16,7 +16,7 @@ def relu_forward(block: Any, rows: Any, width: int) -> None:
     (row,), zero = rows, block.dtype.type(0)
     for j in range(min(BLOCK, width)):
         total = block[W + j] * block[H + j] + row[j]
-        new = zero if total < zero else total  # written so that a NaN passes
+        new = zero if total < zero else total  # a comparison that keeps NaN
         block[H + j] = new
         row[j] = new
 

@@ -1,8 +1,8 @@
 """A whole IndRNN layer as one operator: input product and scan, chunk by chunk in time.
 
-The product of a chunk is written where its outputs belong, and the scan goes over it in place; on
-the backward pass the gradient of what the product gave exists for one chunk only. So nothing of the
-sequence's size is made but the outputs themselves.
+The product of a chunk is written to the memory of its outputs, and the scan works in place; in the
+backward pass the gradient of the product exists for one chunk only. So nothing of the sequence's
+size is allocated except the outputs.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def independent_layer(
         weight: (hidden,), w.
         state: Hidden state before the first step, (batch, hidden).
         nonlinearity: The function φ.
-        lengths: (batch,), where sequences end: their states rest, their outputs are zero and
-            their inputs are not looked at from there on.
+        lengths: (batch,), where sequences end: after that their states stay, their outputs are zero
+            and their inputs are not read.
 
     Returns:
         All hidden states (time, batch, hidden), and the last one (batch, hidden).
@@ -120,7 +120,7 @@ def _backward(
             empty((chunks[0][1], *outputs.shape[1:]), outputs) for _ in range(2)
         )
         shortest = columns.shortest(lengths, len(x))
-        # The compiled loop reads the outputs in two sequences, one of them a step late.
+        # The compiled loop reads the outputs as two sequences, one of them delayed by a step.
         copies = 1 if runs_triton(x) else 2
         with single_threaded_if_small(product):
             for start, stop in reversed(chunks):
@@ -147,7 +147,7 @@ def _backward(
 
 
 def _chunks(columns: Columns, x: Tensor, hidden: int) -> tuple[list[tuple[int, int]], int]:
-    """Return the chunks of time, and how many multiplications the product of one makes."""
+    """Return the chunks of time, and the multiplications of the product of one."""
     steps, batch, size = x.shape
     chunk = columns.chunk(steps, batch * hidden, 1, x.element_size())
     return ranges(steps, chunk), chunk * batch * size * hidden

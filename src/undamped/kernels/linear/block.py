@@ -3,8 +3,9 @@
     v = norm(e),  u = B v,  z' = a z − k x + f u,  x' = x + s z',  r = C x' + d ⊙ v,
     output = e + (W₁ g + b₁) ⊙ σ̂(W₂ g + b₂),  g = gelu(r)
 
-Each thread takes its sequences through all of it, a tile of steps at a time: what lies between two
-parts never leaves its cache, and threads meet once each way. See `block_compiled` for what is kept.
+Each thread runs its sequences through the whole block, a tile of steps at a time: intermediate
+results stay in its cache, and threads synchronise once per pass. See `block_compiled` for the saved
+tensors.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from undamped.kernels.linear.block_parts import mask_rows
 from undamped.kernels.shared.allocate import contiguous_copy, empty
 from undamped.kernels.shared.limits import KernelLimits, current_limits
 from undamped.kernels.shared.operator import refuse_second_derivatives, save, saved
-from undamped.kernels.shared.threads import run_in_parallel, worth_having
+from undamped.kernels.shared.threads import available_threads, run_in_parallel
 
 
 class BlockWeights(NamedTuple):
-    """The trained numbers of a block, and the masks that are drawn for a pass."""
+    """The parameters of a block, and the dropout masks of a pass."""
 
     coefficients: Tensor
     """a, k, f and s, (4, units)."""
@@ -51,14 +52,14 @@ class BlockWeights(NamedTuple):
     bias: Tensor
     """(2 × features,)."""
     masks: tuple[Tensor, ...] = ()
-    """(1, batch, features) each, factors on g and on what is added to e; or none."""
+    """(1, batch, features) each, factors on g and on the summand of e; or none."""
 
 
 class BlockResult(NamedTuple):
-    """What comes out of a block."""
+    """The results of a block."""
 
     output: Tensor
-    """(time, batch, features), zeros where sequences are over."""
+    """(time, batch, features), zeros where sequences have ended."""
     last: Tensor
     """The last output of every sequence, (batch, features); zeros for one without steps."""
     readout: Tensor
@@ -69,19 +70,19 @@ class BlockResult(NamedTuple):
 
 
 def uses_tiles(numbers: int, batch: int) -> bool:
-    """Say whether a pass is for this: for as many sequences as there are threads worth having.
+    """Return whether the tiled pass is used: if there are at least as many sequences as threads.
 
-    One sequence alone is better shared by splitting every product.
+    For a single sequence it is faster to divide every product among the threads.
 
     Args:
-        numbers: How many numbers a layer makes in a pass.
-        batch: How many sequences there are.
+        numbers: The size of a layer's output.
+        batch: The number of sequences.
     """
     return batch >= _threads(numbers)
 
 
 def _threads(numbers: int) -> int:
-    return worth_having() if numbers >= current_limits().batch_grain else 1
+    return available_threads() if numbers >= current_limits().batch_grain else 1
 
 
 def oscillator_block(
@@ -92,15 +93,15 @@ def oscillator_block(
     lengths: Tensor | None,
     epsilon: float,
 ) -> BlockResult | None:
-    """Take (time, batch, features) through a block; None where the compiled pass is not for it.
+    """Run a block on (time, batch, features); return None if the compiled pass does not apply.
 
     Args:
-        e: The input, as wide as the output.
-        weights: What the block has learnt.
+        e: The input, of the shape of the output.
+        weights: The parameters of the block.
         position: x before the first step, (batch, units).
         velocity: z, likewise.
-        lengths: (batch,), from 0 on, where sequences end.
-        epsilon: What the normalisation adds to variances.
+        lengths: (batch,), at least 0, where sequences end.
+        epsilon: The number that the normalisation adds to variances.
     """
     *tensors, masks = weights
     inputs = (e, *tensors, position, velocity)
@@ -112,13 +113,13 @@ def oscillator_block(
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is not differentiated.
+    """The arguments of a block without gradient.
 
     Args:
-        epsilon: What the normalisation adds to variances.
+        epsilon: The number that the normalisation adds to variances.
         storing: Whether there may be a backward pass.
-        groups: The first of some sequences, and the number of steps of each of them.
-        threads: How many threads share the groups.
+        groups: The first sequence of a group, and the number of steps of each of the group.
+        threads: The number of threads that run the groups.
         limits: The sizes of tiles and groups.
     """
 
@@ -130,7 +131,7 @@ class _Plan:
 
     @classmethod
     def of(cls, e: Tensor, lengths: Tensor | None, epsilon: float, storing: bool) -> _Plan:
-        """Share the sequences of a pass."""
+        """Divide the sequences of a pass into groups."""
         (steps, batch, _), threads = e.shape, _threads(e.numel())
         ends = np.full(batch, steps, np.int64)
         if lengths is not None:
@@ -145,18 +146,18 @@ class _Plan:
         return min(steps, max(self.limits.tile_steps, self.limits.tile_rows // count))
 
     def run(self, work: Any, row: int) -> list[Any]:
-        """Do the work for every group, and return what came of each.
+        """Call a function for every group, and return its results.
 
         Args:
-            work: A function of number, first sequence and lengths of a group.
+            work: A function of the index, the first sequence and the lengths of a group.
             row: Multiplications of the product of a row.
         """
 
-        def some(first: int) -> list[Any]:
+        def run_groups(first: int) -> list[Any]:
             return [work(n, *self.groups[n]) for n in range(first, len(self.groups), self.threads)]
 
         answers: list[Any] = [None] * len(self.groups)
-        works = [partial(some, first) for first in range(self.threads)]
+        works = [partial(run_groups, first) for first in range(self.threads)]
         for first, results in enumerate(run_in_parallel(works, self.limits.tile_rows * row)):
             answers[first :: self.threads] = results
         return answers

@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Weights(NamedTuple):
-    """The trained numbers, matrices as the pass multiplies with them."""
+    """The parameters, with matrices in the layout in which the pass multiplies them."""
 
     coefficients: Any
     """a, k, f, s, (4, units)."""
@@ -31,14 +31,14 @@ class Weights(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What the backward pass needs, row by row; without one, of the present steps only."""
+    """The tensors that the backward pass needs, by rows; without one, of the current steps only."""
 
     velocities: Any
-    """z, (rows + sequences, units), from that before the first step on."""
+    """z, (rows + sequences, units), beginning with that before the first step."""
     readout: Any
     """r, (rows, features)."""
     pairs: Any
-    """What the gate reads, (rows, 2 × features)."""
+    """The argument of the gate, (rows, 2 × features)."""
     positions: Any
     """x at the beginning of every tile, (tiles, sequences, units)."""
 
@@ -49,28 +49,28 @@ class Buffers(NamedTuple):
     v: Any
     """(rows, features)."""
     scales: Any
-    """(rows,), by which the normalisation multiplied."""
+    """(rows,), the factors of the normalisation."""
     drive: Any
-    """u, (rows, units); in the backward pass the gradient of f u."""
+    """u, (rows, units); in the backward pass the gradient of f ⊙ u."""
     positions: Any
-    """x, (rows + sequences, units), from that before the tile on."""
+    """x, (rows + sequences, units), beginning with that before the tile."""
     g: Any
     """(rows, features)."""
 
     @classmethod
     def of(cls, rows: int, count: int, features: int, units: int, dtype: Any) -> Buffers:
-        """Allocate them for so many rows of so many sequences."""
+        """Allocate the buffers for rows of some sequences."""
         shapes = ((rows, features), rows, (rows, units), (rows + count, units), (rows, features))
         return cls(*(np.empty(shape, dtype) for shape in shapes))
 
 
 class BackwardBuffers(NamedTuple):
-    """More of them, for the backward pass."""
+    """Further buffers for the backward pass."""
 
     output: Any
     """The gradient of the output, (rows, features)."""
     pairs: Any
-    """That of what the gate reads, (rows, 2 × features)."""
+    """That of the argument of the gate, (rows, 2 × features)."""
     readout: Any
     """That of r, (rows, features)."""
     coefficients: Any
@@ -84,7 +84,7 @@ class BackwardBuffers(NamedTuple):
 
     @classmethod
     def of(cls, rows: int, features: int, units: int, dtype: Any) -> BackwardBuffers:
-        """Allocate them for so many rows."""
+        """Allocate the buffers for a number of rows."""
         widths = (features, 2 * features, features)
         sums = ((3, units), 2 * features, features, features)
         shapes = (*((rows, width) for width in widths), *sums)
@@ -121,7 +121,7 @@ class Gradients(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """The last step of every sequence: its state, or the gradient of that."""
+    """The last step of every sequence: its state, or the gradient of it."""
 
     output: Any
     """(sequences, features)."""
@@ -147,9 +147,12 @@ class BlockPass(NamedTuple):
     stored: Stored
     buffers: Buffers
     last: Ends
-    """Of all sequences. Position and velocity are where the pass begins; in the backward pass the
-    gradients of the final state, and in the end those of the first."""
+    """Of all sequences.
+
+    Position and velocity are the first state. In the backward pass they are the gradients of the
+    final state, which are replaced by those of the first.
+    """
     ends: Any
-    """(sequences,) of this thread, how many steps each has."""
+    """(sequences,) of this thread, the number of steps of each."""
     low: int
     """The first of this thread's sequences."""

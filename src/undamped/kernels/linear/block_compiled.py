@@ -1,12 +1,11 @@
 """A block around linear oscillators for the CPU: everything between e and the output, in tiles.
 
-A thread runs its sequences through time some steps at a time. What lies between two parts of the
-block exists for these steps only, so that it stays in the thread's own cache, and no part waits for
-another thread.
+A thread runs its sequences a tile of steps at a time. Intermediate results exist for these steps
+only, so that they stay in the thread's own cache, and no part waits for another thread.
 
-Stored for the backward pass are z, r and what the gate reads. Positions follow from velocities (x'
-= x + s z', with the same bits), everything else from e and r; and the gradient of the factors f,
-for which the drive u = B v would be needed, is Σ (g vᵀ) ⊙ B over the features.
+The backward pass needs z, r and the argument of the gate, which are saved. Positions follow from
+velocities (x' = x + s z', with the same bits), everything else from e and r. The gradient of the
+factors f, which would need u = B v, is Σ (g vᵀ) ⊙ B over the features.
 """
 
 from __future__ import annotations
@@ -64,11 +63,11 @@ def _oscillate(coefficients: Any, force: Any, x0: Any, z0: Any, x1: Any, z1: Any
 @row_function
 def _oscillate_backward(
     coefficients: Any,
-    grad: Any,  # of the position as it is read; in the end that of f u
+    grad: Any,  # of the position as an output; replaced by that of f u
     x0: Any,
     z0: Any,
     z1: Any,
-    gx: Any,  # of the position after the step; before it in the end
+    gx: Any,  # of the position after the step; replaced by that before it
     gz: Any,
     sums: Any,
 ) -> None:
@@ -109,7 +108,7 @@ def _read_out(p: BlockPass, start: int, rows: int, at: int) -> None:
 
 @inlined
 def _gate(p: BlockPass, start: int, rows: int, at: int) -> None:
-    """Write the output; remember that of the last step of every sequence."""
+    """Write the output, and that of the last step of every sequence."""
     count, low, masks = p.ends.shape[0], p.low, p.weights.second_mask
     pairs = p.stored.pairs[at : at + rows]
     multiply(p.blas, p.buffers.g[:rows], p.weights.gate, pairs, False)
@@ -126,7 +125,7 @@ def _gate(p: BlockPass, start: int, rows: int, at: int) -> None:
 
 @njit(**LOOP)
 def forward(p: BlockPass, storing: bool) -> None:
-    """Run some sequences through a block."""
+    """Run a block for some sequences."""
     steps, count, low = p.e.shape[0], p.ends.shape[0], p.low
     positions, velocities = p.buffers.positions, p.stored.velocities
     for i in range(count):
@@ -213,7 +212,7 @@ def _read_out_backward(
 
 @njit(**LOOP)
 def backward(p: BlockPass, gradient: Any, grads: BackwardBuffers, sums: Gradients) -> None:
-    """Add up the gradients of some sequences, from the last tile to the first."""
+    """Sum the gradients of some sequences, from the last tile to the first."""
     steps, count, low = p.e.shape[0], p.ends.shape[0], p.low
     tiles, velocities = (steps + p.tile - 1) // p.tile, p.stored.velocities
     for back in range(tiles):
@@ -247,7 +246,7 @@ def backward(p: BlockPass, gradient: Any, grads: BackwardBuffers, sums: Gradient
         _add(grads.bias, sums.bias)
         _add(grads.passing, sums.passing)
         add_transposed_product(p.blas, grad_drive, v, sums.drive)
-        grad_v = p.buffers.g[:rows]  # which nobody reads any more
+        grad_v = p.buffers.g[:rows]  # no longer needed
         multiply(p.blas, grad_drive, p.weights.drive, grad_v, False)
         for row in range(rows):
             result, output = p.out[start + row // count, low + row % count], grads.output[row]

@@ -1,7 +1,7 @@
-"""What a block does around its linear recurrence: normalise, drive, read out, gate.
+"""The parts of a block around its linear recurrence: norm, input, output, gate.
 
-On the CPU each elementwise part is one pass over rows; what can be computed again is not stored.
-Elsewhere, and for compilers, each part is a few operations of torch.
+On the CPU each elementwise part is one pass over rows, and little is saved for the backward pass.
+On other devices, and for compilers, each part is a few operations of torch.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ def _over_rows(name: str, rows: Tensor, *arguments: Any) -> None:
 
 
 def row_norm(e: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Return v = (e − mean)/√(variance + ε), and e for further use.
+    """Return v = (e − mean)/√(variance + ε), and e.
 
-    The gradients of both then meet in one pass. Only v and a number per row are stored.
+    Since e is returned too, its gradients are summed in one pass. Only v and a number per row are
+    saved.
 
     Args:
         e: (…, features).
@@ -75,7 +76,7 @@ def _norm_backward(
     grads = rows_of(gradient)
     result = empty(grads.shape, grads)
     adds = grad_e is not None
-    grad_rows = rows_of(grad_e) if adds else result  # which is then not read
+    grad_rows = rows_of(grad_e) if adds else result  # a placeholder, not read
     _over_rows("normalise_backward", grads, rows_of(v), scales, grads, grad_rows, adds, result)
     return result.view(v.shape), None
 
@@ -84,10 +85,10 @@ _norm = eager_function(_norm_forward, _norm_save, _norm_backward)
 
 
 def stored_product(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return x Wᵀ in memory that is reused (`allocate`), and x for further use.
+    """Return x Wᵀ in memory that is reused (`allocate`), and x.
 
-    The product's gradient is added in place to that of the second result, which one function alone
-    may read; it has to make a gradient of its own for it.
+    The product's gradient is added in place to that of the second result. So only one function may
+    use the second result, and it has to allocate the gradient.
 
     Args:
         x: (…, features).
@@ -161,7 +162,7 @@ def _reading_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     grads, inputs = rows_of(gradient), rows_of(u)
     grad_u, sums = empty(inputs.shape, inputs), np.zeros(inputs.shape[1])
     arrays = (factor.detach().contiguous(), inputs, grads, grad_u, sums)
-    # Over features, not rows, so that no two threads add to one sum.
+    # Over features, not rows, so that no two threads add to the same sum.
     _over_rows("add_scaled_backward", inputs.t(), *arrays)
     grad_s = torch.mm(grads, weight.detach(), out=empty(rows_of(s).shape, grads))
     grad_weight = grads.t() @ rows_of(s)
@@ -193,7 +194,7 @@ def gated_unit(
 def reference_gated_unit(
     r: Tensor, e: Tensor, weight: Tensor, bias: Tensor, masks: tuple[Tensor, ...] = ()
 ) -> Tensor:
-    """The same in operations of torch: its meaning, and what single steps do."""
+    """The reference in operations of torch, which also runs for single steps."""
     g = F.gelu(r, approximate="tanh")
     if masks:
         g = g * masks[0]
@@ -222,7 +223,7 @@ def _gate_forward(
 def _gate_save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     r, _, weight, _, first, second = inputs
     ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)  # zeros for what has no gradient would be as large as it
+    ctx.set_materialize_grads(False)  # zeros instead of None would be as large as the tensors
     ctx.save_for_backward(r, weight, first, second, output[1])
 
 

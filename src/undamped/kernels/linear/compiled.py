@@ -1,8 +1,8 @@
 """Linear recurrences for the CPU, compiled by Numba; see `shared.column_loop` for the form.
 
-Coefficients are the same at every step, and constants of the scan, or come with the inputs, as a
-further sequence. Outputs are the states, so the backward pass needs nothing else, and in it the
-gradient of an input is the gradient of the state to which it was added.
+Coefficients are constants of the scan, or a further sequence if they vary per step. Outputs are the
+states, so the backward pass needs nothing else, and the gradient of an input is the gradient of the
+state to which it was added.
 
 Of forced oscillators only positions are written. The backward pass needs velocities too: where
 nothing damps them (a = 1) they are recomputed backwards in time, from the one at the end; otherwise
@@ -15,8 +15,8 @@ from typing import Any
 
 from undamped.kernels.shared.column_loop import BLOCK, block_rows, column_scan, step_function
 
-# The state, or its gradient in the backward pass, lies between coefficients and sums of their
-# gradients; both are zero, and not read, where coefficients come with the inputs.
+# The state, or its gradient in the backward pass, is stored between coefficients and sums of
+# their gradients; both are zero, and not read, where coefficients are a sequence.
 A, H, GA = block_rows(3)  # for numbers
 M0, M1, M2, M3, X, Y, GM0, GM1, GM2, GM3 = block_rows(10)  # for pairs, moved by 2×2 matrices
 D, K, F, S, POSITION, VELOCITY = block_rows(6)  # for oscillators
@@ -67,7 +67,7 @@ def linear_backward_per_step(block: Any, rows: Any, width: int) -> None:
 
 @step_function
 def _advance(block: Any, inputs: Any, outputs: Any, j: int, matrix: Any) -> None:
-    """(x, y)' = [[m₀, m₁], [m₂, m₃]] (x, y) + (u, v); two numbers lie side by side in memory."""
+    """(x, y)' = [[m₀, m₁], [m₂, m₃]] (x, y) + (u, v); the two numbers are adjacent in memory."""
     (m0, m1, m2, m3), x0, y0 = matrix, block[X + j], block[Y + j]
     x1 = m0 * x0 + (m1 * y0 + inputs[2 * j])
     y1 = m2 * x0 + (m3 * y0 + inputs[2 * j + 1])
@@ -116,8 +116,8 @@ def matrix_forward_per_step(block: Any, rows: Any, width: int) -> None:
 
 
 @step_function
-def _retreat(block: Any, grad: Any, grad_inputs: Any, j: int, matrix: Any) -> Any:
-    """Replace the gradient of a pair by that before a step; return the gradient after it."""
+def _advance_backward(block: Any, grad: Any, grad_inputs: Any, j: int, matrix: Any) -> Any:
+    """Replace the gradient of a pair after a step by that before it; return the former."""
     m0, m1, m2, m3 = matrix
     gx, gy = block[X + j] + grad[2 * j], block[Y + j] + grad[2 * j + 1]
     block[X + j] = m0 * gx + m2 * gy
@@ -131,7 +131,7 @@ def pair_backward(block: Any, rows: Any, width: int) -> None:
     """Gradients of one step of pairs, from the state before it."""
     before, grad, grad_inputs = rows
     for j in range(min(BLOCK, width)):
-        gx, gy = _retreat(block, grad, grad_inputs, j, _fixed_matrix(block, j))
+        gx, gy = _advance_backward(block, grad, grad_inputs, j, _fixed_matrix(block, j))
         x0, y0 = before[2 * j], before[2 * j + 1]
         block[GM0 + j] += gx * x0
         block[GM1 + j] += gx * y0
@@ -144,7 +144,7 @@ def complex_backward_per_step(block: Any, rows: Any, width: int) -> None:
     """The same with a complex number per step."""
     before, grad, coefficients, grad_inputs, grad_coefficients = rows
     for j in range(min(BLOCK, width)):
-        gx, gy = _retreat(block, grad, grad_inputs, j, _complex_matrix(coefficients, j))
+        gx, gy = _advance_backward(block, grad, grad_inputs, j, _complex_matrix(coefficients, j))
         x0, y0 = before[2 * j], before[2 * j + 1]
         grad_coefficients[2 * j] = gx * x0 + gy * y0
         grad_coefficients[2 * j + 1] = gy * x0 - gx * y0
@@ -155,7 +155,7 @@ def matrix_backward_per_step(block: Any, rows: Any, width: int) -> None:
     """The same with a matrix per step."""
     before, grad, coefficients, grad_inputs, grad_coefficients = rows
     for j in range(min(BLOCK, width)):
-        gx, gy = _retreat(block, grad, grad_inputs, j, _matrix(coefficients, j))
+        gx, gy = _advance_backward(block, grad, grad_inputs, j, _matrix(coefficients, j))
         x0, y0 = before[2 * j], before[2 * j + 1]
         grad_coefficients[4 * j] = gx * x0
         grad_coefficients[4 * j + 1] = gx * y0
@@ -178,7 +178,7 @@ def forced_forward(block: Any, rows: Any, width: int) -> None:
 
 @step_function
 def forced_velocities(block: Any, rows: Any, width: int) -> None:
-    """The same with positions at hand: the velocity before the step is written."""
+    """The same with known positions: the velocity before the step is written."""
     before, inputs, velocities = rows
     for j in range(min(BLOCK, width)):
         z = block[V + j]
@@ -188,7 +188,7 @@ def forced_velocities(block: Any, rows: Any, width: int) -> None:
 
 @step_function
 def _oscillator_gradients(block: Any, j: int, u: Any, x: Any, z: Any, grad: Any) -> Any:
-    """Gradients of one step, from the position x and the velocity z before it."""
+    """Gradients of one step, from the old position x and velocity z."""
     k, z1 = block[K + j], block[V + j]
     gx = block[GX + j] + grad
     gz = block[GZ + j] + block[S + j] * gx
@@ -213,7 +213,7 @@ def forced_backward(block: Any, rows: Any, width: int) -> None:
 
 @step_function
 def forced_backward_reversible(block: Any, rows: Any, width: int) -> None:
-    """The same where a = 1, with the velocity that leads to the one after the step."""
+    """The same where a = 1, where the old velocity is recomputed from the new one."""
     before, inputs, grad, grad_inputs = rows
     for j in range(min(BLOCK, width)):
         u, x = inputs[j], before[j]
@@ -221,7 +221,7 @@ def forced_backward_reversible(block: Any, rows: Any, width: int) -> None:
         grad_inputs[j] = _oscillator_gradients(block, j, u, x, z, grad[j])
 
 
-# By the form of the units, and whether each step has coefficients of its own.
+# By the form of the units, and whether coefficients vary per step.
 _STEPS = {
     ("numbers", False): (linear_forward, linear_backward),
     ("numbers", True): (linear_forward_per_step, linear_backward_per_step),

@@ -1,10 +1,10 @@
 """Linear recurrences for GPUs, in Triton, in chunks of time; see `shared.gpu`. Experimental.
 
-A linear recurrence can be summarised: a chunk of steps multiplies a state by a coefficient and adds
-a summand. So chunks run side by side, a third dimension of programs: a summary kernel starts from
-zero and writes both, `gpu_scan` scans from chunk to chunk, which is the same recurrence again, and
-the kernel itself starts from the states that this gives, `starts`. Its last state, forward in the
-last chunk and backward in the first, is written over the one from which that chunk started.
+A chunk of steps of a linear recurrence multiplies the state by a coefficient and adds a summand. So
+chunks run in parallel, as a third dimension of programs: a summary kernel starts from zero and
+writes both, `gpu_scan` scans over the chunks, which is the same recurrence, and the kernel itself
+starts from the resulting states, `starts`. Its last state, of the last chunk forward and of the
+first one backward, overwrites the one from which that chunk started.
 
 SIZE is the number of coefficients per unit: 1 for numbers, 2 for complex numbers as pairs, 4 for
 pairs with a 2×2 matrix. They are the same at every step or, with PER_STEP, a sequence.
@@ -32,7 +32,7 @@ CHUNK = tl.constexpr(256)
 
 @triton.jit
 def program_chunk(remaining, steps, hidden, LENGTHS: tl.constexpr):
-    """Return what a program works on.
+    """Return the work of a program.
 
     These are its units, which of them exist, the offset of its sequence in the first row of the
     chunk and in a row of chunks, the length of a row, the first step, how many steps there are and
@@ -113,7 +113,7 @@ def linear_summary(
     BACKWARD: tl.constexpr,
     SIZE: tl.constexpr,
 ):
-    """What a chunk does to a state, or, from the gradients of outputs, to the gradient of one."""
+    """The effect of a chunk on a state, or, from the gradients of outputs, on its gradient."""
     WIDTH: tl.constexpr = 1 if SIZE == 1 else 2
     h, inside, at, chunk_at, columns, _, _, live = program_chunk(remaining, steps, hidden, LENGTHS)
     stride = columns
@@ -285,7 +285,7 @@ def forced_summary(
     LENGTHS: tl.constexpr,
     BACKWARD: tl.constexpr,
 ):
-    """What a chunk does to position and velocity, or to their gradients."""
+    """The effect of a chunk on position and velocity, or on their gradients."""
     h, inside, at, chunk_at, columns, _, _, live = program_chunk(remaining, steps, hidden, LENGTHS)
     stride = columns
     if BACKWARD:

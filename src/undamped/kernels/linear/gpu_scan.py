@@ -1,4 +1,4 @@
-"""`linear_scan` and `linear_oscillator_scan` on GPUs: chunks of time side by side. Experimental."""
+"""`linear_scan` and `linear_oscillator_scan` on GPUs, with chunks in parallel. Experimental."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def forced_forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return positions, the state after the last step, and position and velocity at every chunk.
 
-    The last, (chunks, batch, hidden, 2), is for the backward pass, which is the same whether or
-    not something is damped.
+    The last, (chunks, batch, hidden, 2), is for the backward pass, which is the same with and
+    without damping.
     """
     u, constants = inputs.detach().contiguous(), coefficients.detach().contiguous()
     outputs, first = torch.empty_like(u), torch.stack([position.detach(), velocity.detach()], -1)
@@ -136,13 +136,13 @@ def _starts(
     """Return the state from which each chunk starts, (chunks, …), in the order of chunks.
 
     Args:
-        kernel: It summarises a chunk.
+        kernel: The kernel that summarises a chunk.
         tensors: Its first arguments.
         first: The state before the first chunk, or the gradient after the last.
         lengths: Where sequences end.
-        steps: Their number.
+        steps: The number of steps.
         backward: Whether chunks follow each other from the last to the first.
-        flags: What the kernel is compiled for.
+        flags: The compile-time constants of the kernel.
     """
     chunks = -(-steps // kernels.CHUNK.value)
     if chunks == 1:
@@ -152,14 +152,14 @@ def _starts(
     _launch(kernel, (*tensors, summands, products), lengths, steps, BACKWARD=backward, **flags)
     if backward:
         summands, products = summands.flip(0), products.flip(0)
-    # The recurrence of the summaries is a linear one itself.
+    # The recurrence over summaries is linear itself.
     states = forward(summands[:-1], products[:-1], first, None)[0]
     states = torch.cat([first.unsqueeze(0), states])
     return states.flip(0) if backward else states
 
 
 def _flags(sequence: Tensor, coefficients: Tensor) -> dict[str, Any]:
-    """Return what the kernels are compiled for."""
+    """Return the compile-time constants of the kernels."""
     per_step = coefficients.dim() >= sequence.dim()
     units = sequence.shape[:3].numel() if per_step else sequence.shape[2]
     return {"PER_STEP": per_step, "SIZE": coefficients.numel() // units}

@@ -1,9 +1,9 @@
 """`linear_oscillator_scan`: forced linear oscillators, damped or not, as one operator.
 
-Positions alone are written. Beside inputs and positions, which somebody else needs anyway, the
-backward pass has the velocities at the start of every chunk of steps; where nothing is damped it
-has those at the end and finds the others by running backwards in time. The registered operator
-hands on nothing but its results, and its backward pass runs the scan again for those velocities.
+Only positions are written. The backward pass needs inputs, positions and velocities. With damping,
+the velocities at the start of every chunk of steps are saved and the others recomputed; without
+damping, all are recomputed by running backwards in time from the last. The registered operator
+saves its results only, and its backward pass runs the scan again for the velocities.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def linear_oscillator_scan(
 
     Args:
         inputs: u, (time, batch, hidden).
-        decay: a, (hidden,), the factor of the velocity and the determinant of a step;
-            None for one, when the backward pass runs backwards in time.
+        decay: a, (hidden,), the factor of the velocity and the determinant of a step; None for a =
+            1, where the backward pass runs backwards in time.
         stiffness: k, (hidden,), of the force towards zero.
         gain: f, (hidden,), of the input.
         step: s, (hidden,).
         state: Position x and velocity z before the first step, (batch, hidden) each.
-        lengths: (batch,), where sequences end: their states rest and their positions are zero
-            from there on.
+        lengths: (batch,), where sequences end: after that their states stay and their positions are
+            zero.
 
     Returns:
         All positions (time, batch, hidden), and the state after the last step.
@@ -163,7 +163,7 @@ _scan = ScanOperator(
         "outputs": "inputs",
         "final_position": "position",
         "final_velocity": "velocity",
-        "checkpoints": None,  # their number is not known while a length is a symbol
+        "checkpoints": None,  # the number of chunks is unknown while a length is a symbol
     },
     gradients=("inputs", "coefficients", "position", "velocity"),
     devices=("cpu", "cuda"),

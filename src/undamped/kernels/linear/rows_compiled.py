@@ -1,7 +1,7 @@
 """Functions of rows for the CPU, compiled by Numba: normalisation, gelu, gated linear unit.
 
-A row is one sequence at one time, and a row of the masks belongs to a sequence. One array is
-written per loop, and no loop reads more than a few: the compiler then vectorises it.
+A row is one sequence at one time, and a row of the masks belongs to a sequence. Each loop writes
+one array and reads few, so that the compiler vectorises it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ SLOPE, CUBE = math.sqrt(2 / math.pi), 0.044715
 FLAT = 12.0
 """Where gelu's slope is 0 or 1 in every precision; the cube of larger numbers may overflow."""
 SUMMED = 256
-"""Rows that are summed in their own precision before the sum goes to that of all, in double."""
-# A call would take as long as a short row.
+"""Rows that are summed in their own precision before their sum is added to the total, in double."""
+# Inlined: a call would take as long as a short row.
 row_function: Any = register_jitable(**PART, fastmath={"contract"}, forceinline=True)
 row_sum: Any = register_jitable(**PART, fastmath={"reassoc", "contract", "nsz"}, forceinline=True)
-"""For sums in any order, which lets the compiler vectorise them."""
+"""For sums in arbitrary order, which the compiler can vectorise."""
 
 
 @row_sum
 def normalise_row(epsilon: float, row: Any, result: Any) -> Any:
     """Write v = (row − mean)/√(variance + ε), and return 1/√(variance + ε)."""
     number, size = row.dtype.type, row.shape[0]
-    weight = number(1 / size)  # a division per row would not vectorise
+    weight = number(1 / size)  # a division in the loop would not be vectorised
     mean, variance = number(0), number(0)
     for j in range(size):
         mean += row[j]
@@ -48,7 +48,7 @@ def normalise_row(epsilon: float, row: Any, result: Any) -> Any:
 def normalise_row_backward(
     v: Any, scale: Any, gradient: Any, grad_e: Any, adds: bool, result: Any
 ) -> None:
-    """Write the gradient of e from that of v, and if `adds`, add another one."""
+    """Write the gradient of e from that of v; with `adds`, add another gradient."""
     number, size = v.dtype.type, v.shape[0]
     weight = number(1 / size)
     mean, along = number(0), number(0)
@@ -90,7 +90,7 @@ def gelu_row_backward(r: Any, mask: Any, gradient: Any) -> None:
 def gated_row(pair: Any, bias: Any, mask: Any, e: Any, result: Any) -> None:
     """Add the bias to `pair`; e plus its first half times the sigmoid of its second and the mask.
 
-    A product that adds a bias writes it to all rows before it begins; here it costs nothing.
+    The bias is added here because a product with a bias first writes it to all rows.
     """
     size = e.shape[0]
     for j in range(2 * size):
@@ -103,7 +103,7 @@ def gated_row(pair: Any, bias: Any, mask: Any, e: Any, result: Any) -> None:
 def gated_row_backward(pair: Any, mask: Any, gradient: Any, gates: Any, result: Any) -> None:
     """Write the gradient of `pair`; `gates` is a buffer for a row.
 
-    A buffer, because what is read from the array that is written is not vectorised.
+    The buffer is needed because a loop that reads the array it writes is not vectorised.
     """
     size, unit = gradient.shape[0], gradient.dtype.type(1)
     for j in range(size):

@@ -1,8 +1,8 @@
 """`linear_scan`: recurrences h' = a h + u as one operator, for numbers, complex numbers and pairs.
 
-Units do not see each other. The coefficient a is the same at every step or comes with the inputs;
-it is a number, a complex number, or a 2×2 matrix for units whose state is a pair. The backward pass
-needs the states alone, which are the outputs, and is the same scan from the end.
+Units are independent. The coefficient a is the same at every step or varies; it is a number, a
+complex number, or a 2×2 matrix for units whose state is a pair. The backward pass needs the states
+alone, which are the outputs, and is the same scan from the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from undamped.kernels.shared.columns import Columns
 from undamped.kernels.shared.operator import ScanOperator
 
 SUMMED_STEPS = 1024
-"""Steps whose gradients are summed in the type of the inputs, before a sum in double precision."""
+"""Steps whose gradients are summed in the dtype of the inputs before they are added in double."""
 
 Form = Literal["numbers", "complex", "matrices"]
 
@@ -34,13 +34,13 @@ def linear_scan(
 
     Args:
         inputs: u, (time, batch, hidden) real or complex; or (time, batch, hidden, 2) real, pairs
-            that stand for complex numbers or are moved by 2×2 matrices.
+            that represent complex numbers or are multiplied by 2×2 matrices.
         coefficients: a, the same at every step or one for each: (hidden,) or (time, batch,
             hidden) real or complex; for pairs (hidden, 2) or (time, batch, hidden, 2), complex
             numbers, or (hidden, 2, 2) or (time, batch, hidden, 2, 2), matrices.
         state: h before the first step, (batch, hidden) or (batch, hidden, 2).
-        lengths: (batch,), where sequences end: their states rest and their outputs are zero from
-            there on.
+        lengths: (batch,), where sequences end: after that their states stay and their outputs are
+            zero.
 
     Returns:
         All states, in the shape of the inputs, and the last one.
@@ -69,13 +69,13 @@ def linear_scan(
 
 
 def _form(inputs: Tensor, coefficients: Tensor, state: Tensor) -> Form:
-    """Say what the units are, or that the shapes do not fit each other."""
+    """Return the form of the units; raise an error if shapes do not match."""
     shape, coefficient_shape = tuple(inputs.shape), tuple(coefficients.shape)
     forms: dict[Form, tuple[int, ...]] = {"numbers": ()} if len(shape) == 3 else {}
     if len(shape) == 4 and shape[3] == 2:
         forms = {"complex": (2,), "matrices": (2, 2)}
     for form, tail in forms.items():
-        # By their numbers of dimensions first: a compiler would take note of every comparison.
+        # By numbers of dimensions first: torch.compile adds a guard for every comparison.
         fixed, stepwise = shape[2:3] + tail, shape[:3] + tail
         fits = coefficient_shape == (fixed if len(coefficient_shape) == len(fixed) else stepwise)
         if (
@@ -165,7 +165,7 @@ def _state(rows: Tensor, like: Tensor) -> Tensor:
 
 
 def _constants(coefficients: Tensor, sequence: Tensor, form: Form) -> tuple[Tensor | None, Tensor]:
-    """Return the coefficients of every step, or None, and those that are constants of a scan."""
+    """Return the coefficients per step, or None, and those that are constants of a scan."""
     values, hidden = coefficients.detach().contiguous(), sequence.shape[2]
     count = 1 if form == "numbers" else 4
     if values.dim() >= sequence.dim():

@@ -1,1 +1,1 @@
-"""Scans over time with attention to remembered states: RelRNN, RelLSTM, MemRNN, MemLSTM."""
+"""Scans over time with attention over stored states: RelRNN, RelLSTM, MemRNN, MemLSTM."""

@@ -1,8 +1,8 @@
 """The arguments of the compiled loops: choices as integers, and named arrays.
 
-Remembered states are rows of one array: first those a call began with, then the hidden state of
-every step. What a step attends to is a row of indices into it (−1 where a slot is empty), so that
-nothing is copied on the way and gradients are added where they belong.
+Stored states are rows of one array: first those of the initial memory, then the hidden state of
+every step. Each step attends to rows whose indices it has (−1 for an empty slot), so that nothing
+is copied and gradients are added in place.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ BY_ATTENTION, BY_SHARE, BY_SURPRISE, BY_SCORE = range(4)
 
 
 class Choices(NamedTuple):
-    """What is the same for a whole pass, as whole numbers."""
+    """The integer settings of a pass."""
 
     step: int
     alignment: int
     mix: int
     screening: int
-    """How states are screened; −1 where all are remembered."""
+    """How states are screened; −1 if all are stored."""
     slots: int
-    """How many remembered states the pass began with."""
+    """The number of slots of the initial memory."""
     rate: float
-    """How much of an input the expectation of the next one takes in."""
+    """The weight of an input in the running mean that predicts the next one."""
 
 
 class Weights(NamedTuple):
-    """The trained numbers, each as the loop reads it; empty where there is none."""
+    """The parameters in the layout of the loop; empty if there is none."""
 
     recurrent: Any
     """(hidden, product + query) in the forward pass, transposed in the backward pass."""
@@ -43,28 +43,28 @@ class Weights(NamedTuple):
     relevance: Any
     """(hidden + 1): the weights of the learned score, and its bias."""
     silence: Any
-    """(product,), what the input of zeros is projected to."""
+    """(product,), the projection of an input of zeros."""
 
 
 class Arrays(NamedTuple):
-    """What a pass keeps."""
+    """The arrays of a pass."""
 
     states: Any
     """(slots + steps, samples, hidden)."""
     keys: Any
     """The same, times the matrix of keys."""
     mixed: Any
-    """(steps + 1, samples, hidden), what the recurrence reads."""
+    """(steps + 1, samples, hidden), the state that the recurrence reads."""
     cells: Any
     """The same for the memory cell of an LSTM."""
     weights: Any
     """Flat: the weights of all samples at the first step, then at the second, …"""
     index: Any
-    """Flat: what they belong to, step by step; sample by sample where all is remembered."""
+    """Flat: the indices of their states, by steps; by samples if all states are stored."""
 
 
 class Gradients(NamedTuple):
-    """What the backward pass adds up, each like what it is the gradient of."""
+    """Sums of gradients, each of the shape of its variable."""
 
     states: Any
     keys: Any
@@ -75,20 +75,19 @@ class Gradients(NamedTuple):
     scores: Any
     """(slots + steps, samples), of the logarithms that learned scores add."""
     mixed: Any
-    """(samples, hidden), of what the recurrence reads, at the time that is reached."""
+    """(samples, hidden), of the state that the recurrence reads, at the current time."""
     cells: Any
 
 
 class Buffers(NamedTuple):
-    """Arrays to work in: one that a loop allocates takes longer to compile."""
+    """Buffers: an array that a loop allocates takes longer to compile."""
 
     total: Any
     """(product,) in the forward pass, (hidden,) in the backward pass."""
     row: Any
     """(hidden,), the context of a sample; in the backward pass (slots + steps,), for slopes."""
     rows: Any
-    """(2, hidden), the state that the expected input leads to; in the backward pass (samples,
-    hidden), for products."""
+    """(2, hidden), the state after the expected input; backward (samples, hidden), for products."""
     halves: Any
     """(samples, 2 · hidden), gradients of state and context, in the backward pass."""
 
@@ -101,7 +100,7 @@ class Memory(NamedTuple):
     relevant: Any
     relevant_score: Any
     expected: Any
-    """(samples, product), the input that is expected, projected, less the projection of zeros."""
+    """(samples, product), the expected input, projected, minus the projection of zeros."""
 
 
 class ForwardChunk(NamedTuple):
@@ -117,11 +116,11 @@ class ForwardChunk(NamedTuple):
     projected: Any
     """(steps, samples, product)."""
     product: Any
-    """(samples, product + query), to work in."""
+    """(samples, product + query), a buffer."""
     joined: Any
-    """(samples, 2 · hidden), states and contexts that a learned mixture reads."""
+    """(samples, 2 · hidden), states and contexts for the learned mixture."""
     alive: Any
-    """(samples,), how many steps each sequence has."""
+    """(samples,), the lengths of sequences."""
     buffers: Buffers
 
 
@@ -139,17 +138,19 @@ class BackwardChunk(NamedTuple):
     product: Any
     """(steps, samples, product + query), with the projected input added."""
     product_gradient: Any
-    """To be filled, alike."""
+    """To be filled, likewise."""
     joined: Any
-    """(steps, samples, 3 · hidden), to be filled where a mixture is learned: states, contexts and
-    the gradients of what was mixed."""
+    """(steps, samples, 3 · hidden), to be filled for a learned mixture.
+
+    States, contexts and the gradients of their mixture.
+    """
     alive: Any
     buffers: Buffers
 
 
-@inlined  # what makes no arrays cannot return any either
+@inlined  # functions compiled without reference counts (`_nrt`) cannot return arrays
 def attended(screens: bool, slots: int, arrays: Any, t: int, b: int) -> Any:
-    """Return a sample's weights at a time, and the indices of the states they belong to."""
+    """Return a sample's weights at a time, and the indices of their states."""
     batch = arrays.states.shape[1]
     if screens:
         count = arrays.index.shape[0] // (batch * (arrays.mixed.shape[0] - 1))

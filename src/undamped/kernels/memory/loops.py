@@ -1,7 +1,7 @@
-"""The compiled loops over a chunk of time: step, remember, attend, mix; and back through them.
+"""The compiled loops over a chunk of time: step, store, attend, mix; and their gradients.
 
-Functions that take a whole chunk are put into the loops as source (`inlined`): rellstm compiles in
-2.1 s instead of 3.5 s. What is summed in any order stays in functions of one row (`rows`).
+Functions that take a whole chunk are inlined as source (`inlined`): rellstm compiles in 2.1 s
+instead of 3.5 s. Sums in arbitrary order stay in functions of one row (`rows`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from undamped.kernels.shared.jit import LOOP, inlined, njit
 
 @inlined
 def _step(kind: int, chunk: Any, t: int) -> None:
-    """Write the hidden states of a time; zeros where a sequence is over."""
+    """Write the hidden states of a time; zeros where a sequence has ended."""
     arrays, total, product = chunk.arrays, chunk.buffers.total, chunk.product
     states = arrays.states[chunk.choices.slots + t]
     for b in range(product.shape[0]):
@@ -69,7 +69,7 @@ def _step(kind: int, chunk: Any, t: int) -> None:
 
 @inlined
 def _screen(screening: int, chunk: Any, t: int, b: int, index: Any) -> None:
-    """Take the new state of a sample into its memory; write what the memory then holds."""
+    """Add the new state of a sample to its memory; write the indices of the memory."""
     row, memory = chunk.choices.slots + t, chunk.memory
     state = chunk.arrays.states[row, b]
     score = state.dtype.type(0)
@@ -87,7 +87,7 @@ def _screen(screening: int, chunk: Any, t: int, b: int, index: Any) -> None:
 
 @inlined
 def _attend(additive: bool, learns: bool, chunk: Any, b: int, row: Any, index: Any) -> int:
-    """Write attention weights to `row` and the context to its buffer; return how many there are."""
+    """Write attention weights to `row` and the context to its buffer; return their number."""
     arrays, weights, context = chunk.arrays, chunk.weights, chunk.buffers.row
     query = chunk.product[b, chunk.projected.shape[2] :]
     for i in range(index.shape[0]):
@@ -121,7 +121,7 @@ def _mix(chunk: Any, t: int) -> None:
 
 @inlined
 def _freeze(kind: int, arrays: Any, t: int, b: int) -> None:
-    """Carry over the state of a sequence that is over."""
+    """Copy the state of a sequence that has ended."""
     move(arrays.mixed[t, b], arrays.mixed[t + 1, b])
     if kind == LSTM:
         move(arrays.cells[t, b], arrays.cells[t + 1, b])
@@ -129,9 +129,7 @@ def _freeze(kind: int, arrays: Any, t: int, b: int) -> None:
 
 @cache
 def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callable[..., None]:
-    """Return the loop that runs through a `ForwardChunk`.
-
-    Only what a network does is compiled.
+    """Return the forward loop over a `ForwardChunk`, compiled for one kind of network.
 
     Args:
         kind: The step, as in `Choices`.
@@ -163,7 +161,7 @@ def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callabl
                 count = _attend(additive, learns, chunk, b, row, index)
                 if attentive:
                     scale = product.dtype.type(count if by_share else 1)
-                    # The scores are those of recent states, with which the row begins.
+                    # Scores of recent states, the first ones of the row.
                     add_scaled(chunk.memory.recent_score[b], scale, row)
                 if learned:
                     move(states[b], chunk.joined[b, :size])
@@ -221,7 +219,7 @@ def _attend_backward(
             dot_backward(score_gradient, query, key, query_gradient, key_gradient)
         if by_score:
             gradients.scores[at, b] += score_gradient
-    # Summed for a step first: of all steps there may be millions of terms.
+    # Summed per step first: over all steps there may be millions of terms.
     add_scaled(gradients.vector, query.dtype.type(1), vector_gradient)
 
 
@@ -229,7 +227,7 @@ def _attend_backward(
 def _mix_backward(
     learned: bool, half: Any, chunk: Any, step: int, b: int, row: Any, index: Any
 ) -> None:
-    """Write the gradients of a state and its context; with a learned mixture, what it read."""
+    """Write the gradients of a state and its context; for a learned mixture, also its arguments."""
     arrays, joined = chunk.arrays, chunk.joined
     size, grad_mixed = arrays.states.shape[2], chunk.gradients.mixed[b]
     state = arrays.states[chunk.choices.slots + chunk.begin + step, b]
@@ -251,7 +249,7 @@ def _mix_backward(
 
 @inlined
 def _step_backward(kind: int, chunk: Any, step: int, b: int, grad_state: Any) -> None:
-    """Write the gradient of the product that a step read, from that of its hidden state."""
+    """Write the gradient of the product of a step from that of its hidden state."""
     t, arrays, result = chunk.begin + step, chunk.arrays, chunk.product_gradient[step, b]
     product, size = chunk.product[step, b], arrays.states.shape[2]
     if kind == LSTM:
@@ -267,9 +265,9 @@ def _step_backward(kind: int, chunk: Any, step: int, b: int, grad_state: Any) ->
 
 @cache
 def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callable[..., None]:
-    """Return the loop that runs backwards through a `BackwardChunk`; arguments as of `forward`.
+    """Return the backward loop over a `BackwardChunk`; arguments as of `forward`.
 
-    `gradients.mixed` is that of the state after the chunk, and then of the one before it.
+    `gradients.mixed` is that of the state after the chunk, replaced by that before it.
     """
     is_gru, additive = kind == GRU, alignment == ADDITIVE
     screens, by_score = screening >= 0, screening == BY_SCORE

@@ -1,7 +1,7 @@
 """`memory_scan` as an operator of `torch.library`: one node for a compiler, with known shapes.
 
-Eager calls do not come here (`scan`). Only outputs and the final memory leave the operator; its
-gradient runs the pass again for what else it needs.
+Eager calls use `scan` instead. The operator returns outputs and the final memory only; its gradient
+runs the pass again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from undamped.kernels.shared.operator import ScanOperator
 def scan_by_operator(
     plan: Plan, x: Tensor, tensors: dict[str, Tensor], marks: Marks
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Run a plan through the operator; return outputs and what a state is made of."""
+    """Run a plan through the operator; return outputs and the parts of the final state."""
     choices = [plan.step, plan.alignment, plan.mix, plan.screening, plan.recent, plan.relevant]
     inputs = [tensors.get(name, x.new_empty(0)) for name in Shard.names]
-    # Nothing is differentiated through marks.
+    # Marks have no gradient.
     constants = [tensor.detach() for tensor in (marks.scores, marks.flags, marks.expected)]
     output, *final = _memory_scan("operator", choices, x, inputs, constants, plan.lengths)
     return output, dict(zip(Shard.finals, final, strict=True))
@@ -46,7 +46,7 @@ def _forward(
     lengths: Tensor | None,
 ) -> List[Tensor]:  # noqa: UP006 (torch 2.6 reads no other spelling)
     _, output, final = _run(choices, x, tensors, marks, lengths)
-    # The results of an operator share no memory, which outputs and a memory of all states do.
+    # The results of an operator must not share memory; outputs and a memory of all states do.
     return [output.contiguous().clone(), *final]
 
 

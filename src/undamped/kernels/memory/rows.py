@@ -1,7 +1,7 @@
 """Attention, recurrent step and screening of one sample at one time, inside compiled loops.
 
-Sums over features may be taken in any order, which lets the compiler vectorise them; NaN and
-infinity keep their meaning.
+Sums over features may be reordered, so that the compiler vectorises them; NaN and infinity are
+handled as usual.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import sigmoid, tanh
 
 PART: dict[str, Any] = jit.PART | {"fastmath": {"reassoc", "contract", "nsz"}}
-# For functions that are called for every row that is attended to: inlined, they check once per loop
-# and not once per row that arrays do not overlap, a tenth of the backward pass of RelRNN.
+# For functions that are called for every attended row. Inlined, they check once per loop, not once
+# per row, that arrays do not overlap: a tenth of the time of the backward pass of RelRNN.
 INLINE: dict[str, Any] = PART | {"forceinline": True}
 
 
@@ -43,7 +43,7 @@ def add_scaled(to: Any, scale: Any, row: Any) -> None:
 
 @njit(**PART)
 def fill(row: Any, value: Any) -> None:
-    """Write a value everywhere; a slice would say the same and take longer to compile."""
+    """Fill with a value; an assignment to a slice takes longer to compile."""
     for j in range(row.shape[0]):
         row[j] = value
 
@@ -65,7 +65,7 @@ def additive_score(query: Any, key: Any, vector: Any) -> Any:
 
 @njit(**PART)
 def softmax(scores: Any, index: Any) -> int:
-    """Turn scores into weights where index is not negative; return how many those are."""
+    """Replace scores by weights where the index is not negative; return their number."""
     largest, count = scores.dtype.type(-np.inf), 0
     for i in range(scores.shape[0]):
         if index[i] >= 0:
@@ -86,7 +86,7 @@ def softmax(scores: Any, index: Any) -> int:
 def dot_backward(
     gradient: Any, query: Any, key: Any, query_gradient: Any, key_gradient: Any
 ) -> None:
-    """Add what one score's gradient means for query and key."""
+    """Add the gradient of one score to those of query and key."""
     scale = gradient / math.sqrt(query.dtype.type(query.shape[0]))
     add_scaled(query_gradient, scale, key)
     add_scaled(key_gradient, scale, query)
@@ -102,7 +102,7 @@ def additive_backward(
     key_gradient: Any,
     vector_gradient: Any,
 ) -> None:
-    """Add what one score's gradient means for query, key and v."""
+    """Add the gradient of one score to those of query, key and v."""
     unit = query.dtype.type(1)
     for j in range(query.shape[0]):
         value = tanh(query[j] + key[j])
@@ -153,7 +153,7 @@ def gates(total: Any, before: Any, after: Any, new: Any) -> None:
 
 @njit(**PART)
 def gru(total: Any, before: Any, new: Any) -> None:
-    """Write h of a GRU; `total` holds r, z, and what input and state give the candidate."""
+    """Write h of a GRU; `total` holds r, z, and both parts of the candidate."""
     size, unit = new.shape[0], new.dtype.type(1)
     for j in range(size):
         r, z = sigmoid(total[j]), sigmoid(total[size + j])
@@ -165,7 +165,7 @@ def gru(total: Any, before: Any, new: Any) -> None:
 def elman_backward(
     kind: int, new: Any, grad_new: Any, gradient: Any, threshold_gradient: Any
 ) -> None:
-    """Write the gradient of `total`, given that of h; add to that of the threshold."""
+    """Write the gradient of `total` from that of h; add to that of the threshold."""
     unit, zero = new.dtype.type(1), new.dtype.type(0)
     for j in range(new.shape[0]):
         if kind == TANH:
@@ -183,7 +183,7 @@ def elman_backward(
 def gates_backward(
     total: Any, before: Any, after: Any, grad_new: Any, grad_cell: Any, gradient: Any
 ) -> None:
-    """Write the gradient of `total`; bring `carried`, that of the cell, to the step before."""
+    """Write the gradient of `total`; backpropagate `carried`, that of the cell."""
     size, unit = grad_new.shape[0], grad_new.dtype.type(1)
     for j in range(size):
         i, f = sigmoid(total[j]), sigmoid(total[size + j])
@@ -199,7 +199,7 @@ def gates_backward(
 
 @njit(**PART)
 def gru_backward(total: Any, before: Any, grad_new: Any, gradient: Any, direct: Any) -> None:
-    """Write the gradient of `total`, and to `direct` that of the state which h keeps."""
+    """Write the gradient of `total`, and to `direct` that of the old state in h."""
     size, unit = grad_new.shape[0], grad_new.dtype.type(1)
     for j in range(size):
         r, z = sigmoid(total[j]), sigmoid(total[size + j])
@@ -212,12 +212,12 @@ def gru_backward(total: Any, before: Any, grad_new: Any, gradient: Any, direct: 
         direct[j] = grad_new[j] * z
 
 
-# Screening: which states stay, by attention, surprise or a learned score
+# Screening: which states stay in memory, by attention, surprise or a learned score
 
 
 @njit(**PART)
 def screen(memory: Any, b: int, row: int, first: Any) -> None:
-    """Move the oldest recent state to the relevant ones if it is relevant; take in the new one."""
+    """Move the oldest recent state to the relevant ones if it is relevant; add the new one."""
     recent, scores = memory.recent[b], memory.recent_score[b]
     relevant, relevant_scores = memory.relevant[b], memory.relevant_score[b]
     if recent[0] >= 0 and relevant.shape[0]:
@@ -241,9 +241,9 @@ def screen(memory: Any, b: int, row: int, first: Any) -> None:
 
 @njit(**PART)
 def surprise(chunk: Any, t: int, b: int, new: Any) -> Any:
-    """Return how far the state is from where the expected input would have led.
+    """Return the distance of the state from the state after the expected input.
 
-    The expectation, a running mean of inputs as they are projected, then takes in the present one.
+    The expected input, a running mean of projected inputs, is then updated.
     """
     weights, expected, total = chunk.weights, chunk.memory.expected[b], chunk.buffers.total
     projected, product = chunk.projected[t - chunk.begin, b], chunk.product[b]
@@ -278,7 +278,7 @@ def relevance(weights: Any, state: Any) -> Any:
 
 @njit(**PART)
 def relevance_backward(weights: Any, gradients: Any, at: int, b: int, state: Any) -> None:
-    """Bring the gradient of a learned score to its state and its weights."""
+    """Add the gradient of a learned score to those of its state and its weights."""
     size = state.shape[0]
     slope = gradients.scores[at, b] * sigmoid(-relevance(weights, state))
     add_scaled(gradients.states[at, b], slope, weights.relevance[:size])

@@ -1,7 +1,7 @@
 """A pass of a network with memory as one differentiable function.
 
-The batch is divided among threads. A shard (`BatchShard`) runs its samples through time, in chunks,
-stores what its backward pass needs, and runs that.
+The batch is divided among threads. A shard (`BatchShard`) runs the forward and the backward pass of
+its samples in chunks of time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from undamped.kernels.dispatch import through_operator
+from undamped.kernels.dispatch import runs_as_operator
 from undamped.kernels.shared.gemm import product_address
 from undamped.kernels.shared.operator import refuse_second_derivatives
 from undamped.kernels.shared.threads import run_in_parallel, split_batch
@@ -25,7 +25,7 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Record:
-    """What was attended to.
+    """Attention weights and memory contents of a pass.
 
     Args:
         weights: (batch, time, time), row t the weights that step t gives to all steps.
@@ -38,24 +38,24 @@ class Record:
 
 
 class BatchShard(ABC):
-    """The samples that one thread takes through time.
+    """The samples of one thread.
 
     Args:
-        plan: What is not a tensor; it has `lengths`.
-        part: Which samples.
+        plan: The arguments that are no tensors; it has `lengths`.
+        part: The slice of the batch.
         x: (time, batch, input), the input of all samples.
-        marks: What the memory knows besides states; `of(part)` gives that of some samples.
+        marks: The contents of the memory besides states; `of(part)` returns those of a slice.
         tensors: By the names in `names`; among them input (product, input), bias and key.
     """
 
     names: ClassVar[tuple[str, ...]]
-    """The tensors of a pass, in order; (0,) where there is none."""
+    """The tensors of a pass, in order; (0,) for an unused one."""
     finals: ClassVar[dict[str, int]]
-    """What is known after the last step, and which of its dimensions is the batch."""
+    """The parts of the final state, and which of their dimensions is the batch."""
     carried: ClassVar[int]
-    """How many of those, the first ones, have a gradient. They are the tensors of samples."""
+    """How many of them, the first ones, have a gradient."""
     states: Tensor
-    """All hidden states, which must not be changed before the backward pass."""
+    """All hidden states, which must not be modified before the backward pass."""
 
     def __init__(
         self, plan: Any, part: slice, x: Tensor, marks: Any, tensors: dict[str, Tensor]
@@ -76,12 +76,12 @@ class BatchShard(ABC):
 
     @property
     def multiplications(self) -> int:
-        """How many the product of a step makes, query included."""
+        """The multiplications of the product of a step, query included."""
         return self.batch * self.hidden * (self.width + self.hidden)
 
     @property
     def over(self) -> Tensor:
-        """(time, samples, 1), whether a sequence is over."""
+        """(time, samples, 1), whether a sequence has ended."""
         return (torch.arange(self.steps).unsqueeze(1) >= torch.from_numpy(self.alive)).unsqueeze(-1)
 
     def empty(self, *shape: int) -> Tensor:
@@ -89,11 +89,11 @@ class BatchShard(ABC):
         return self.x.new_empty(shape)
 
     def buffers(self, *shapes: tuple[int, ...]) -> tuple[Any, ...]:
-        """Return arrays for a loop to work in."""
+        """Return the buffers of a loop."""
         return tuple(self.empty(*shape).numpy() for shape in shapes)
 
     def projected(self, begin: int) -> Tensor:
-        """Return what the recurrence makes of the inputs of a chunk, (steps, samples, product)."""
+        """Return the projected inputs of a chunk, (steps, samples, product)."""
         inputs = self.x[begin : begin + self.chunk]
         bias = self.tensors["bias"]
         flat, weight = inputs.reshape(-1, inputs.shape[2]), self.tensors["input"].t()
@@ -101,13 +101,13 @@ class BatchShard(ABC):
         return result.view(inputs.shape[0], self.batch, self.width)
 
     def zero_gradients(self, *names: str) -> dict[str, Tensor]:
-        """Return zeros for the gradients of tensors, input matrix and bias, and memory for x's."""
+        """Return zeros for gradients of tensors, input matrix and bias; a buffer for x."""
         names = ("input", "bias", "recurrent", "vector", *names)
         sums = {name: torch.zeros_like(self.tensors[name]) for name in names}
         return {**sums, "x": torch.empty_like(self.x)}
 
     def add_input_gradients(self, totals: dict[str, Tensor], begin: int, drive: Tensor) -> None:
-        """Add what the gradient of `projected`, (rows, product), means for x, matrix and bias."""
+        """Add the gradient of `projected`, (rows, product), to those of x, matrix and bias."""
         inputs = self.x[begin : begin + self.chunk]
         totals["input"].addmm_(drive.t(), inputs.reshape(-1, inputs.shape[2]))
         if self.tensors["bias"].numel():
@@ -117,19 +117,19 @@ class BatchShard(ABC):
     @property
     @abstractmethod
     def output(self) -> Tensor:
-        """(time, samples, features), what the pass returns."""
+        """(time, samples, features), the outputs."""
 
     @abstractmethod
     def forward(self) -> None:
-        """Run; what is needed later stays in this object."""
+        """Run the forward pass; this object stores what the backward pass needs."""
 
     @abstractmethod
     def final(self) -> tuple[Tensor, ...]:
-        """Return what `finals` names, of these samples."""
+        """Return the parts of the final state of these samples."""
 
     @abstractmethod
     def record(self) -> Record:
-        """Return what was attended to, after `forward`."""
+        """Return attention weights and memory contents, after `forward`."""
 
     @abstractmethod
     def backward(self, output: Tensor, *carried: Tensor) -> dict[str, Tensor]:
@@ -149,16 +149,16 @@ def arrays_of(*tensors: Tensor) -> Any:
 def memory_scan(
     kind: type[BatchShard], plan: Any, x: Tensor, tensors: dict[str, Tensor], marks: Any
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Run over (time, batch, input); return outputs and what a state is made of.
+    """Run over (time, batch, input); return outputs and the parts of the final state.
 
     Args:
-        kind: What to run: `Shard` or `SparseShard`.
-        plan: What is not a tensor.
+        kind: `Shard` or `SparseShard`.
+        plan: The arguments that are no tensors.
         x: The input.
-        tensors: By the names in `kind.names`; those that are not there are empty.
-        marks: What the memory knows besides states.
+        tensors: By the names in `kind.names`; missing ones are empty.
+        marks: The contents of the memory besides states.
     """
-    if through_operator(x):
+    if runs_as_operator(x):
         from undamped.kernels.memory.operator import scan_by_operator
 
         return scan_by_operator(plan, x, tensors, marks)
@@ -170,7 +170,7 @@ def memory_scan(
 def memory_record(
     kind: type[BatchShard], plan: Any, x: Tensor, tensors: dict[str, Tensor], marks: Any
 ) -> Record:
-    """Run over (time, batch, input) as `memory_scan` does; return what was attended to."""
+    """Run over (time, batch, input) as `memory_scan` does; return attention weights."""
     named = {name: tensors.get(name, x.new_empty(0)).detach() for name in kind.names}
     shard = kind(plan, slice(0, x.shape[1]), x.detach(), marks, named)
     shard.forward()
@@ -180,7 +180,7 @@ def memory_record(
 def run_shards(
     kind: type[BatchShard], plan: Any, x: Tensor, marks: Any, named: dict[str, Tensor]
 ) -> tuple[list[BatchShard], Tensor, list[Tensor]]:
-    """Run the forward pass; return what the backward pass needs, outputs and final memory."""
+    """Run the forward pass; return the shards, outputs and the final memory."""
     steps, batch, _ = x.shape
     parts = split_batch(steps, batch, 4 * named["key"].shape[0])
     shards = [kind(plan, part, x, marks, named) for part in parts]
@@ -211,7 +211,7 @@ class _MemoryScan(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         named = {name: tensor.detach() for name, tensor in zip(kind.names, tensors, strict=True)}
         ctx.shards, output, final = run_shards(kind, plan, x.detach(), marks, named)
-        # Saved so that changing them, or the outputs, before the backward pass is noticed.
+        # Saved so that torch detects an in-place change before the backward pass.
         ctx.save_for_backward(x, *tensors, *(shard.states for shard in ctx.shards))
         ctx.mark_non_differentiable(*final[kind.carried :])
         return output, *final

@@ -1,8 +1,8 @@
-"""The samples that one thread takes through time: what it stores, forward and backward.
+"""The forward and backward pass of the samples of one thread.
 
-Stored for the backward pass: hidden states, what the recurrence read, an LSTM's cells, attention
-weights and the indices of what was attended to. Keys, scores, gates and contexts are computed
-again, the products of a chunk of time at once.
+Saved for the backward pass: hidden states, the states that the recurrence read, an LSTM's cells,
+attention weights and the indices of attended states. Keys, scores, gates and contexts are
+recomputed, the products of a chunk of time at once.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from undamped.kernels.memory.scan import BatchShard, Record, arrays_of
 
 @dataclass(frozen=True)
 class Plan:
-    """What is not a tensor.
+    """The arguments that are no tensors.
 
     Args:
         step: One of `arrays.TANH`, …, `arrays.LSTM`.
         alignment: One of `arrays.ADDITIVE`, `arrays.DOT`.
         mix: One of `arrays.HALF`, …
-        screening: One of `arrays.BY_ATTENTION`, …; −1 remembers everything.
-        recent: How many last states are attended to.
-        relevant: How many relevant ones are.
-        lengths: (batch,) where sequences are over, or None.
+        screening: One of `arrays.BY_ATTENTION`, …; −1 stores all states.
+        recent: The number of last states that are attended to.
+        relevant: The number of relevant ones.
+        lengths: (batch,), the lengths of sequences, or None.
     """
 
     step: int
@@ -56,13 +56,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Marks:
-    """What a memory knows besides states; no gradient goes through it.
+    """The contents of a memory besides states, without gradient.
 
     Args:
         scores: (batch, slots), the relevance of the slots.
-        flags: (batch, slots), whether a slot holds something.
-        expected: (batch, product), the input that is expected, as it is projected and less the
-            projection of zeros; (batch, 0) where it is not needed.
+        flags: (batch, slots), whether a slot is occupied.
+        expected: (batch, product), the expected input, projected, minus the projection of zeros;
+            (batch, 0) if it is not needed.
     """
 
     scores: Tensor
@@ -70,12 +70,12 @@ class Marks:
     expected: Tensor
 
     def of(self, part: slice) -> Marks:
-        """Return those of some samples."""
+        """Return those of a slice of the batch."""
         return Marks(*(tensor[part].detach() for tensor in vars(self).values()))
 
 
 class Shard(BatchShard):
-    """The samples that one thread takes through time; `slots` is (slots, batch, hidden)."""
+    """The samples of one thread; `slots` is (slots, batch, hidden)."""
 
     names: ClassVar = (
         "mixed",
@@ -110,7 +110,7 @@ class Shard(BatchShard):
         return self.states[self.slots :]
 
     def _weights(self, *, transposed: bool) -> Weights:
-        """Return the trained numbers, with the matrices transposed as a loop reads them."""
+        """Return the parameters, with matrices in the layout of a loop."""
         t, matrices = self.tensors, ("recurrent", "key", "mixing")
         named = {name: t[name].t() if transposed else t[name] for name in matrices}
         named |= {name: t[name] for name in ("vector", "threshold", "relevance")}
@@ -118,7 +118,7 @@ class Shard(BatchShard):
         return Weights(*arrays_of(*(named[name] for name in Weights._fields)))
 
     def _loop_buffers(self, total: int, row: int, rows: int) -> Buffers:
-        """Return arrays for a loop to work in; the two passes use them differently."""
+        """Return the buffers of a loop; the two passes use them differently."""
         both = (self.batch, 2 * self.hidden)
         return Buffers(*self.buffers((total,), (row,), (rows, self.hidden), both))
 
@@ -259,7 +259,7 @@ class Shard(BatchShard):
         return totals
 
     def _score_of_slots(self, totals: dict[str, Tensor], scores: Tensor) -> None:
-        """Bring the gradient of learned scores to the slots that a pass began with."""
+        """Add the gradient of learned scores to the initial slots."""
         weight = self.tensors["relevance"]
         states, grad_scores = self.states[: self.slots], scores[: self.slots]
         slope = grad_scores * torch.sigmoid(-(states @ weight[:-1] + weight[-1]))

@@ -1,10 +1,10 @@
 """Sparse attentive backtracking over a chunk of time, forward and backward.
 
-An LSTM whose new state, plus what attention brings, is remembered every so many steps. Remembered
-states are rows of one array, as for the other networks with memory; which of its samples hold
-something in a row is a flag. A step attends to a few rows only, so that it keeps their indices and
-weights, and where the weights came from: `limit`, the row of the largest score that was left out
-(−1 where all are attended to by softmax), and `total`, the sum of what is above it.
+Every k-th sum of an LSTM's state and its context is stored. Stored states are rows of one array, as
+for the other networks with memory, with a flag for every sample and row. A step attends to few
+rows, whose indices and weights are saved, together with `limit`, the row of the largest score that
+was left out (−1 if all are attended to by softmax), and `total`, the sum of the differences above
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from undamped.kernels.shared.jit import LOOP, njit
 
 
 class SparseWeights(NamedTuple):
-    """The trained numbers, the matrices turned as a loop reads them."""
+    """The parameters, with matrices in the layout of a loop."""
 
     recurrent: Any
     query: Any
@@ -37,19 +37,19 @@ class SparseWeights(NamedTuple):
 
 
 class SparseArrays(NamedTuple):
-    """What a pass stores."""
+    """The arrays of a pass."""
 
     hidden: Any
     """(steps + 1, samples, hidden), sums of state and context."""
     context: Any
     cells: Any
     rows: Any
-    """(slots + columns, samples, hidden), what is remembered."""
+    """(slots + columns, samples, hidden), stored states."""
     keys: Any
     flags: Any
-    """(slots + columns, samples), whether a row holds something."""
+    """(slots + columns, samples), whether a row is occupied."""
     column: Any
-    """(steps,), the row that a step's states are remembered in, or −1."""
+    """(steps,), the row in which a step's states are stored, or −1."""
     weights: Any
     """(steps, samples, attended)."""
     index: Any
@@ -58,10 +58,10 @@ class SparseArrays(NamedTuple):
 
 
 class SparseGradients(NamedTuple):
-    """What the backward pass adds up, each like what it is the gradient of."""
+    """Sums of gradients, each of the shape of its variable."""
 
     hidden: Any
-    """(samples, hidden), at the time that is reached."""
+    """(samples, hidden), at the current time."""
     cells: Any
     rows: Any
     keys: Any
@@ -81,13 +81,13 @@ class SparseChunk(NamedTuple):
 
 @njit(**PART)
 def _choose(scores: Any, flags: Any, b: int, rows: int, best: Any) -> int:
-    """Fill `best` with the rows of the largest scores, the largest first; return how many."""
+    """Fill `best` with the rows of the largest scores, the largest first; return their number."""
     count, most = 0, best.shape[0]
     for i in range(rows):
         if not flags[i, b]:
             continue
         rank = count if count < most else most
-        nan = scores[i] != scores[i]  # the largest of all, so that it is not lost
+        nan = scores[i] != scores[i]  # NaN ranks first, so that it is not lost
         while rank > 0 and (nan or scores[best[rank - 1]] < scores[i]):
             rank -= 1
         if rank == most:
@@ -102,7 +102,7 @@ def _choose(scores: Any, flags: Any, b: int, rows: int, best: Any) -> int:
 
 @njit(**PART)
 def _weigh(arrays: Any, t: int, b: int, scores: Any, best: Any, count: int, rank: int) -> None:
-    """Write the indices and weights of what is attended to."""
+    """Write the indices and weights of attended rows."""
     row, index = arrays.weights[t, b], arrays.index[t, b]
     fill(index, -1)
     fill(row, 0)
@@ -139,7 +139,7 @@ def forward(
     alive: Any,
     buffers: Any,
 ) -> None:
-    """Run through a chunk that begins at step `begin`; `due` is (steps, samples)."""
+    """Run a chunk that begins at step `begin`; `due` is (steps, samples)."""
     batch, size = arrays.hidden.shape[1:]
     product, query, raw, scores, best = buffers
     count = slots
@@ -196,7 +196,7 @@ def _attend_backward(
     query_gradient: Any,
     slope: Any,
 ) -> None:
-    """Bring the gradient of the context to rows, keys, query and v."""
+    """Add the gradient of the context to those of rows, keys, query and v."""
     row, index = arrays.weights[t, b], arrays.index[t, b]
     limit, mean = arrays.limit[t, b], query.dtype.type(0)
     for i in range(row.shape[0]):
@@ -215,7 +215,7 @@ def _attend_backward(
             else:
                 grad_score = (slope[i] - mean) / arrays.total[t, b]
                 rest -= grad_score
-        else:  # what the score that was left out owes to all of them
+        else:  # the gradient of the score that was subtracted from all
             at, grad_score = limit, rest
             if limit < 0 or rest == 0:
                 continue
@@ -243,7 +243,7 @@ def backward(
     alive: Any,
     buffers: Any,
 ) -> None:
-    """Go back through a chunk; `cut` says for (steps, samples) whether the gradient ends there."""
+    """Backpropagate through a chunk; the gradient ends where `cut` (steps, samples) is true."""
     steps, batch, size = chunk.hidden_gradient.shape
     gates_gradient, query_gradient = chunk.gates_gradient, chunk.query_gradient
     products, into, slope = buffers

@@ -1,7 +1,7 @@
-"""The samples of a pass of sparse attentive backtracking that one thread takes through time.
+"""The passes of sparse attentive backtracking for the samples of one thread.
 
-Stored for the backward pass: sums of state and context, contexts, cells, remembered rows, and a few
-indices and weights per step. Gates, queries and keys are computed again, a chunk at a time.
+Saved for the backward pass: sums of state and context, contexts, cells, stored rows, and a few
+indices and weights per step. Gates, queries and keys are recomputed, a chunk at a time.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from undamped.kernels.memory.sparse_loops import (
 
 @dataclass(frozen=True)
 class SparsePlan:
-    """What is not a tensor.
+    """The arguments that are no tensors.
 
     Args:
-        keep_every: How many steps lie between two remembered states.
-        top: Up to how many remembered states are attended to by softmax, all of them.
-        rank: Which of the scores, from the largest, is subtracted from all when there are more.
-        truncate: After how many steps the gradient through the recurrence is cut; 0 never.
-        lengths: (batch,) where sequences are over, or None.
-        times: The steps at which any sample is remembered.
+        keep_every: The number of steps between two stored states.
+        top: The number of states that are attended to; if no more are stored, by softmax.
+        rank: The rank of the score that is subtracted from all if more are stored.
+        truncate: The number of steps after which the gradient through the recurrence is cut; 0
+            never.
+        lengths: (batch,), the lengths of sequences, or None.
+        times: The steps at which the state of any sample is stored.
     """
 
     keep_every: int
@@ -47,23 +48,23 @@ class SparsePlan:
 
 @dataclass(frozen=True)
 class SparseMarks:
-    """What a memory knows besides states; no gradient goes through it.
+    """The contents of a memory besides states, without gradient.
 
     Args:
-        flags: (batch, slots), whether a slot holds something.
-        clock: (batch, 1), how many steps a sample has made.
+        flags: (batch, slots), whether a slot is occupied.
+        clock: (batch, 1), the number of steps of a sample so far.
     """
 
     flags: Tensor
     clock: Tensor
 
     def of(self, part: slice) -> SparseMarks:
-        """Return those of some samples."""
+        """Return those of a slice of the batch."""
         return SparseMarks(self.flags[part].detach(), self.clock[part].detach())
 
 
 class SparseShard(BatchShard):
-    """The samples that one thread takes through time."""
+    """The samples of one thread."""
 
     names: ClassVar = (
         "hidden",
@@ -101,7 +102,7 @@ class SparseShard(BatchShard):
 
     @property
     def output(self) -> Tensor:
-        """h and c side by side; zeros where a sequence is over."""
+        """h and c concatenated; zeros where a sequence has ended."""
         output = torch.cat((self.states[1:], self.contexts[1:]), dim=-1)
         return output if self.plan.lengths is None else output.masked_fill_(self.over, 0)
 
@@ -132,7 +133,7 @@ class SparseShard(BatchShard):
             sparse_loops.forward(self.blas, begin, *settings, projected, *more)
 
     def final(self) -> tuple[Tensor, ...]:
-        """Return h, c, the cell, remembered rows, flags and clocks after the last step."""
+        """Return h, c, the cell, stored rows, flags and clocks after the last step."""
         flags = torch.from_numpy(self.flags).t().to(self.x.dtype)
         clock = self.marks.clock + torch.from_numpy(np.minimum(self.alive, self.steps)).unsqueeze(1)
         ends = (self.states[-1], self.contexts[-1], self.cells[-1], self.rows)
@@ -140,7 +141,7 @@ class SparseShard(BatchShard):
 
     def record(self) -> Record:
         steps, batch = self.steps, self.batch
-        # The rows that a pass began with have no step; they go to one column too many.
+        # The initial rows have no step; they are written to an extra column, which is cut off.
         times = torch.full((len(self.rows),), steps)
         times[self.slots :] = torch.from_numpy(self.plan.times)
         index = torch.from_numpy(self.index).long()

@@ -1,1 +1,1 @@
-"""Plain loops recorded once and replayed: the steps of a cell without a call from Python each."""
+"""Plain loops recorded once and replayed, without a call from Python for every step."""

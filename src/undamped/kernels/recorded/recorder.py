@@ -1,4 +1,4 @@
-"""Who records: CUDA's graphs on a GPU, and nobody elsewhere.
+"""Recorders of loops: CUDA graphs on a GPU, none on other devices.
 
 A step of a coupled cell is a handful of small kernels, and starting one from Python takes longer
 than the kernel. A graph of many steps is started by a single call.
@@ -19,21 +19,21 @@ Work = Callable[[], None]
 
 
 class Recorder(Protocol):
-    """Something that turns work on fixed memory into a replay of it."""
+    """The interface of recorders, which record work on fixed memory for replay."""
 
     steps: int
     """Steps of a recording."""
 
     def record(self, work: Work) -> Work:
-        """Run `work`, perhaps several times, and return what does the same from then on."""
+        """Run `work`, perhaps several times, and return a function that repeats it."""
         ...
 
 
 class CUDAGraphs:
-    """Work becomes one CUDA graph. Experimental: no GPU was at hand.
+    """Record work as one CUDA graph. Experimental: not tested on a GPU.
 
     Args:
-        device: The card.
+        device: The GPU.
     """
 
     steps = 32
@@ -42,7 +42,7 @@ class CUDAGraphs:
         self.device = device
 
     def record(self, work: Work) -> Work:
-        """Warm up beside the current stream, as torch asks, then record."""
+        """Warm up on another stream, as torch requires, then record."""
         with torch.cuda.device(self.device):
             side_stream = torch.cuda.Stream()
             side_stream.wait_stream(torch.cuda.current_stream())
@@ -57,13 +57,13 @@ class CUDAGraphs:
 
 
 CPU_RECORDER: ContextVar[Recorder | None] = ContextVar("CPU_RECORDER", default=None)
-"""What records loops on the CPU; only tests set one."""
+"""The recorder on the CPU; set by tests only."""
 
 
 def recorder_for(*tensors: Tensor) -> Recorder | None:
-    """Return who records a loop over these tensors; None if it has to run step by step.
+    """Return the recorder of a loop over these tensors; None if it has to run step by step.
 
-    Nothing is recorded while somebody else records, traces or wants to see every step, nor in
+    Nothing is recorded during another recording, while torch traces, in `plain_loops`, or in
     sixteen bits.
     """
     first = tensors[0]

@@ -1,8 +1,8 @@
 """`recorded_scan`: a plain loop over time, with its gradient, from recordings of some steps.
 
 A recording reads and writes the same memory every time. So inputs are copied into it and results
-out of it, chunk by chunk, and the state stays where it is from one chunk to the next. In the
-backward pass a chunk is run again from its first state, which was stored, and differentiated.
+out of it, chunk by chunk; the state stays there. In the backward pass a chunk is recomputed from
+its stored first state and differentiated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from undamped.kernels.reference import State, step_by_step
 from undamped.kernels.shared.operator import refuse_second_derivatives
 
 MAX_RECORDINGS = 4
-"""Recordings that are stored of a cell, for different shapes."""
+"""The most recordings of a cell, for different shapes, that are kept."""
 
 
 class Inputs(NamedTuple):
@@ -32,20 +32,20 @@ class Inputs(NamedTuple):
     state: State
     """The state before the first step."""
     constants: State
-    """What is the same at every step."""
+    """The constants of all steps."""
     lengths: Tensor | None = None
     """(batch,), where sequences end."""
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """What is iterated.
+    """The step that is iterated.
 
     Args:
-        advance: Makes a step: what is projected, the state and the constants to the next state.
-        output: Returns the output that belongs to a state.
-        parameters: What `advance` may read beside its arguments, and be differentiated by.
-        identity: What a recording depends on besides: numbers, and the addresses of tensors.
+        advance: Maps projected input, state and constants to the next state.
+        output: Returns the output of a state.
+        parameters: The other tensors that `advance` reads and is differentiated by.
+        identity: The rest that a recording depends on: numbers, and the addresses of tensors.
     """
 
     advance: Callable[[Tensor, State, State], State]
@@ -54,7 +54,7 @@ class Recurrence:
     identity: Hashable
 
     def run(self, inputs: Inputs) -> tuple[Tensor, State]:
-        """Make all steps of `projected`; those behind the end of a sequence leave its state."""
+        """Run all steps of `projected`; steps after the end of a sequence keep its state."""
         projected, state, constants, lengths = inputs
 
         def advance(projected_t: Tensor, state: State) -> State:
@@ -64,15 +64,13 @@ class Recurrence:
 
 
 class RecordedLoop:
-    """Recordings for one shape of everything.
+    """Recordings for one set of shapes.
 
-    Args:
-        recorder: Who records.
-        recurrence: What is iterated.
-        inputs: Tensors of the shapes to be recorded.
+    Args: recorder: The recorder. recurrence: The step that is iterated. inputs: Tensors of the
+        shapes to be recorded.
     """
 
-    @torch.inference_mode(False)  # its memory is for passes with gradients too
+    @torch.inference_mode(False)  # passes with gradients use its memory too
     def __init__(self, recorder: Recorder, recurrence: Recurrence, inputs: Inputs) -> None:
         self.recorder, self.recurrence, self.steps = recorder, recurrence, recorder.steps
         projected = inputs.projected
@@ -91,7 +89,7 @@ class RecordedLoop:
 
     @torch.inference_mode(False)
     def prepare_backward(self) -> None:
-        """Record the way back, if that was not done; not in the thread of a backward pass."""
+        """Record the backward pass if necessary; not in the thread of a backward pass."""
         if self._back is not None:
             return
         self.grad_outputs = torch.zeros_like(self.outputs)
@@ -103,12 +101,12 @@ class RecordedLoop:
         self._back = self.recorder.record(self._backward)
 
     def back(self) -> None:
-        """Go back through the chunk whose beginning is in `state`."""
+        """Backpropagate through the chunk that starts at `state`."""
         assert self._back is not None  # prepared by the forward pass
         self._back()
 
     def load(self, projected: Tensor, lengths: Tensor | None, start: int) -> None:
-        """Copy a chunk of the input in."""
+        """Copy a chunk of the input into the memory of the recording."""
         self.projected.copy_(projected[start : start + self.steps])
         if self.remaining is not None and lengths is not None:
             self.remaining.copy_(lengths - start)
@@ -151,7 +149,7 @@ class RecordedLoop:
 def _gradients(
     results: Sequence[tuple[Tensor, Tensor]], tensors: Sequence[Tensor]
 ) -> list[Tensor | None]:
-    """Differentiate by what can be differentiated by; None for the rest."""
+    """Return the gradients of differentiable tensors; None for the rest."""
     of, weights = zip(*results, strict=True)
     required = [tensor for tensor in tensors if tensor.requires_grad]
     gradients = iter(torch.autograd.grad(of, required, weights, allow_unused=True))
@@ -198,11 +196,8 @@ def recorded_scan(
 ) -> tuple[Tensor, State]:
     """Iterate through time; the steps after the last full recording run one by one.
 
-    Args:
-        recordings: What was recorded before.
-        recorder: Who records.
-        recurrence: What is iterated.
-        inputs: The tensors of the pass.
+    Args: recordings: Earlier recordings of the cell. recorder: The recorder. recurrence: The step
+        that is iterated. inputs: The tensors of the pass.
 
     Returns:
         The outputs (time, batch, hidden), and the state after the last step.
@@ -235,7 +230,7 @@ def _recorded(
         loop = recordings.get(recorder, recurrence, inputs)
         if needs_grad:
             loop.prepare_backward()
-    except RuntimeError as error:  # a step that waits for the device, or takes too much of it
+    except RuntimeError as error:  # it synchronises, or needs too much memory
         recordings.refused = True
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         warnings.warn(
@@ -274,7 +269,7 @@ class _Recorded(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         refuse_second_derivatives()
         loop, count = ctx.loop, ctx.count
-        projected, *rest = ctx.saved_tensors  # which says so if a parameter has changed since
+        projected, *rest = ctx.saved_tensors  # raises an error if a parameter was modified in place
         grad_projected = torch.empty_like(projected)
         loop.fill(loop.constants, rest[count : count + len(loop.constants)])
         loop.fill(loop.grad_state, grads[1:])

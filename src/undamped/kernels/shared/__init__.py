@@ -1,1 +1,1 @@
-"""What all kernels are built from: memory, threads, chunks, products, tanh."""
+"""The common parts of kernels: memory, threads, chunks, products, tanh."""

@@ -1,4 +1,4 @@
-"""What scans and streams check before a kernel reads memory by the sizes it was told."""
+"""Checks of the arguments of scans and streams, since kernels access memory by these sizes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import ShapeError
-from undamped.kernels.dispatch import inside_transform, through_operator
+from undamped.kernels.dispatch import inside_transform, runs_as_operator
 
 
 def check_shapes(name: str, **shapes: tuple[Tensor, tuple[int, ...]]) -> None:
-    """Refuse tensors of other shapes.
+    """Raise an error if tensors have other shapes.
 
     Args:
         name: The function that was called.
-        shapes: By the names of arguments, what was passed and the shape it should have.
+        shapes: The tensor and its required shape, by the names of arguments.
     """
     for argument, (tensor, shape) in shapes.items():
         if tuple(tensor.shape) != shape:
@@ -27,14 +27,14 @@ def check_shapes(name: str, **shapes: tuple[Tensor, tuple[int, ...]]) -> None:
 
 
 def check_lengths(name: str, lengths: Tensor | None, steps: int, batch: int) -> None:
-    """Refuse lengths that are not one whole number from 0 to `steps` for each sequence."""
+    """Raise an error unless lengths are one integer from 0 to `steps` for each sequence."""
     if lengths is None:
         return
     integers = not (
         lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool
     )
     fits = integers and tuple(lengths.shape) == (batch,)
-    if fits and batch and not through_operator(lengths) and not inside_transform():
+    if fits and batch and not runs_as_operator(lengths) and not inside_transform():
         fits = int(lengths.min()) >= 0 and int(lengths.max()) <= steps
     if not fits:
         shaped = integers and tuple(lengths.shape) == (batch,)
@@ -46,9 +46,9 @@ def check_lengths(name: str, lengths: Tensor | None, steps: int, batch: int) -> 
 
 
 def fitting(x: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Return a sample that does not fit at once in the type of a stream, or refuse it.
+    """Return a sample converted for a stream, or raise an error.
 
-    Mixed precision may hand over fewer bits than a stream carries: they are taken as they are.
+    Samples in a lower precision, which come from mixed precision, are converted.
 
     Args:
         x: The sample, (batch, input), or (input,) of a single stream.

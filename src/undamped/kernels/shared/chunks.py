@@ -1,8 +1,8 @@
-"""How many time steps are handled at once.
+"""The number of time steps of a chunk.
 
-A chunk of steps goes through all layers before the next one starts. It should be long enough
-for large matrix products and few calls, and short enough for what the backward pass keeps of a
-chunk to stay in the last cache.
+A chunk of steps runs through all layers before the next one starts. It should be long enough for
+large matrix products and few calls, and short enough for the arrays of the backward pass to stay in
+the last-level cache.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FALLBACK = 8 << 20
 
 @cache
 def cache_bytes() -> int:
-    """Return the size of the last-level cache in bytes, 8 MB where the system does not say."""
+    """Return the size of the last-level cache in bytes, 8 MB if it is unknown."""
     sizes = []
     for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = entry.read_text().strip()
@@ -32,14 +32,14 @@ def cache_bytes() -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """Between how many steps a chunk has, and how many bytes it may take.
+    """Limits of the steps and the bytes of a chunk.
 
     Args:
         shortest: The fewest steps.
         longest: The most.
         cache_fraction: Of the last-level cache.
-        most: Bytes, however large the cache is.
-        multiple: What the number of steps is a multiple of, unless the sequence is shorter.
+        most: The most bytes, for any size of the cache.
+        multiple: The number of steps is a multiple of it, unless the sequence is shorter.
     """
 
     shortest: int
@@ -50,19 +50,18 @@ class Limits:
 
 
 ELEMENTWISE = Limits(16, 1024, cache_fraction=0.75, multiple=16)
-"""For scans of all layers: the rest of the cache is for weights and whoever else runs. Whole
-multiples, see `row_stable_matmul`."""
+"""For scans of all layers, which leave cache for weights; multiples for `row_stable_matmul`."""
 COUPLED = Limits(8, 64, cache_fraction=0.5, most=4 << 20)
-"""For products at every step: a thread's part of the cache."""
+"""For products at every step: the part of the cache for one thread."""
 
 
 def chunk_length(steps: int, step_bytes: int, limits: Limits = ELEMENTWISE) -> int:
-    """Choose how many steps make a chunk.
+    """Return the number of steps of a chunk.
 
     Args:
         steps: Length of the sequence.
-        step_bytes: What all arrays of a chunk take for a step.
-        limits: What kind of chunk it is.
+        step_bytes: Bytes of all arrays of a chunk per step.
+        limits: The limits of this kind of chunk.
     """
     fitting = min(int(cache_bytes() * limits.cache_fraction), limits.most) // max(1, step_bytes)
     fitting -= fitting % limits.multiple
@@ -70,7 +69,7 @@ def chunk_length(steps: int, step_bytes: int, limits: Limits = ELEMENTWISE) -> i
 
 
 def scan_bytes(columns: int, layers: int, item_size: int) -> int:
-    """Return what a step of elementwise layers takes.
+    """Return the bytes of a step of elementwise layers.
 
     Each layer keeps positions, tanh and a gradient; one more buffer is shared.
 
@@ -83,7 +82,7 @@ def scan_bytes(columns: int, layers: int, item_size: int) -> int:
 
 
 def replay_chunks(total: int, chunk: int, columns: int, layers: int, item_size: int) -> int:
-    """Return of how many chunks the values of tanh may be stored.
+    """Return the number of chunks whose values of tanh may be stored.
 
     Args:
         total: Bytes for all of them.
@@ -104,8 +103,8 @@ def ranges(steps: int, chunk: int) -> list[tuple[int, int]]:
 def remaining_steps(lengths: Tensor | None, start: int, stop: int) -> Any:
     """Return how many of the steps from `start` to `stop` each sequence has, as int64.
 
-    None where all have all of them. `lengths` (batch,) may be integers of any size: a small type
-    would overflow when something is subtracted from it.
+    None if all sequences have all of them. `lengths` (batch,) may have any integer dtype; it is
+    converted because a small one would overflow in the subtraction.
     """
     if lengths is None or not len(lengths):
         return None

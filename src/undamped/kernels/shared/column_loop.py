@@ -4,10 +4,10 @@ A column is one unit of one sequence: columns = batch × hidden, all independent
 the columns from `low` to `high` in blocks whose state stays in the first-level cache. A step
 function advances a block by one time; its loop over the columns of the block vectorises.
 
-Two things look odd and are deliberate. Whatever belongs to a block (constants, state, sums) lies in
-one small array at constant distances: then the compiler has only a few pairs of arrays that might
-overlap, and vectorises; with an array for each it gives up. And a step may overwrite a sequence
-that it reads, for the same reason and for half the memory traffic.
+Two things are unusual and deliberate. Constants, state and sums of a block are in one small array
+at constant offsets: so the compiler has only a few pairs of arrays that might overlap, and
+vectorises; with an array for each it does not. And a step may overwrite a sequence that it reads,
+for the same reason and for half the memory traffic.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ step_function: Any = register_jitable(
 
 `block` holds BLOCK numbers for each constant, then for each part of the state, then for each sum.
 `rows` has an array for every sequence, with the numbers of one time. Its loop runs over
-`range(min(BLOCK, width))`: `width` is at most BLOCK anyway, but a compiler that does not know it
-would have to assume that the rows of a block overlap, and would not vectorise.
+`range(min(BLOCK, width))`: `width` is at most BLOCK, but the compiler does not know it, would
+assume that the rows of a block overlap, and would not vectorise.
 """
 
 
 def block_rows(count: int) -> tuple[int, ...]:
-    """Return where in a block its rows begin."""
+    """Return the offsets of the rows of a block."""
     return tuple(BLOCK * row for row in range(count))
 
 
@@ -46,15 +46,15 @@ def column_scan(
 
     Args:
         step: A `step_function` of a module.
-        sequences: How many sequences it reads and writes.
-        outputs: How many of them, the last ones, are zero where a sequence has ended.
+        sequences: The number of sequences that it reads and writes.
+        outputs: The number of them, the last ones, that are zero after the end of a sequence.
         backwards: Whether it runs from the last step to the first.
     """
 
     def scan(
         table: Any,  # (sequences, fields), see `columns.sequence_table`
         values: Any,  # (rows of a block, columns), changed in place
-        remaining: Any,  # how many steps are left in equal parts of the columns
+        remaining: Any,  # the remaining steps of equal parts of the columns
         steps: int,
         low: int,
         high: int,
@@ -83,6 +83,6 @@ def column_scan(
                     values[k, column + j] = block[k * BLOCK + j]
             column += width
 
-    # Under the name of its step, so that each has its own file in the cache.
+    # Named after its step, so that each has its own file in the cache.
     scan.__qualname__ = scan.__name__ = f"{step.__name__}_scan"
     return njit(**KERNEL)(scan)

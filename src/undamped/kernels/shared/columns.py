@@ -1,8 +1,7 @@
-"""Running elementwise recurrences: compiled loops on the CPU, Triton's kernels on a GPU.
+"""Elementwise recurrences: compiled loops on the CPU, Triton kernels on a GPU.
 
-Both have the same kernels by the same names, `KERNELS` of a module, and the same arguments. They
-differ in how these are handed over, in how long a chunk of time is, and in whether threads divide
-the batch.
+Both have kernels of the same names, `KERNELS` of a module, and the same arguments. They differ in
+the calling convention, in the length of a chunk of time, and in whether threads divide the batch.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from undamped.kernels.shared.chunks import chunk_length, remaining_steps, scan_b
 from undamped.kernels.shared.limits import current_limits
 from undamped.kernels.shared.threads import over_columns, run_in_parallel, split_batch
 
-_module = cache(import_module)  # which looks around at every call
-GPU_CHUNK = 512  # steps: a launch is short beside them, and what a chunk stores is small
+_module = cache(import_module)  # imported once: `import_module` is slow
+GPU_CHUNK = 512  # steps: long compared with a launch, and few checkpoints
 
 
 def sequence_table(sequences: Sequence[Tensor], columns: int, first: Tensor | None = None) -> Any:
     """Describe sequences (steps, …), contiguous within a step, to a compiled column scan.
 
     Each row has the address of time 0, the bytes from a time to the next, the address of the first
-    row and the numbers per column. With `first` the first sequence is read one step late: its row
+    row and the numbers per column. With `first` the first sequence is delayed by one step: its row
     at time t is that of time t − 1, and `first` at time 0.
     """
     rows = []
@@ -44,7 +43,7 @@ def sequence_table(sequences: Sequence[Tensor], columns: int, first: Tensor | No
 
 
 class Columns:
-    """Compiled kernels on the CPU; threads divide the columns or the batch."""
+    """Compiled kernels on the CPU, in which threads divide the columns or the batch."""
 
     module = "compiled"
 
@@ -71,9 +70,9 @@ class Columns:
             constants: (constants, hidden).
             state: (states, …), changed in place.
             sums: (sums, columns) in double precision, to which the kernel adds.
-            first: What the first sequence is before its first step, where the kernel reads it one
-                step late.
-            remaining: What `remaining` returned.
+            first: The row of the first sequence before its first step, if the kernel reads it
+                delayed.
+            remaining: The result of `remaining`.
         """
         steps, (fixed, hidden) = sequences[0].shape[0], constants.shape
         states = state.view(state.shape[0], -1)
@@ -100,27 +99,27 @@ class Columns:
         return remaining_steps(lengths, start, stop)
 
     def shortest(self, lengths: Tensor | None, steps: int) -> int:
-        """Return a step before which no sequence ends."""
+        """Return a number of steps that every sequence has."""
         return steps if lengths is None else int(lengths.min())
 
     def chunk(self, steps: int, columns: int, layers: int, item_size: int) -> int:
-        """Choose how many steps make a chunk: as many as the cache holds."""
+        """Return the number of steps of a chunk: as many as fit in the cache."""
         limit = current_limits().chunk_steps
         if limit is not None:
             return min(steps, limit)
         return chunk_length(steps, scan_bytes(columns, layers, item_size))
 
     def shards(self, steps: int, batch: int, hidden: int) -> list[slice]:
-        """Return the parts of a batch that run side by side, one for each thread."""
+        """Return the shards of a batch, one for each thread."""
         return split_batch(steps, batch, hidden)
 
     def run_all(self, works: Sequence[Callable[[], Any]], product: int) -> list[Any]:
-        """Do the work of all shards."""
+        """Run the functions of all shards."""
         return run_in_parallel(list(works), product)
 
 
 class GPUColumns(Columns):
-    """Triton's kernels over tensors; the whole batch at once. Experimental."""
+    """Triton kernels, which run the whole batch at once. Experimental."""
 
     module = "gpu"
 
@@ -134,7 +133,7 @@ class GPUColumns(Columns):
         remaining: Any = None,
         **optional: Any,
     ) -> None:
-        """Launch a kernel; what it does not take is left out of its arguments."""
+        """Launch a kernel; absent arguments are omitted."""
         from undamped.kernels.shared.gpu import launch
 
         (function, flags), hidden = kernel, constants.shape[1]
@@ -143,11 +142,11 @@ class GPUColumns(Columns):
         launch(function, (*sequences, *more, constants, state), remaining, sizes, **flags)
 
     def remaining(self, lengths: Tensor | None, start: int, stop: int) -> Any:
-        """The same for the GPU; whether one ends is not looked up, which would wait."""
+        """Return the same on the GPU; always a tensor, since a comparison would synchronise."""
         return None if lengths is None else (lengths - start).clamp(0, stop - start)
 
     def shortest(self, lengths: Tensor | None, steps: int) -> int:
-        """Nothing is known without waiting."""
+        """Return 0: a larger bound would need a synchronisation."""
         return steps if lengths is None else 0
 
     def chunk(self, steps: int, columns: int, layers: int, item_size: int) -> int:
@@ -161,7 +160,7 @@ class GPUColumns(Columns):
 
 
 def columns_for(tensor: Tensor) -> Columns:
-    """Return what runs column scans on the device of a tensor."""
+    """Return the implementation of column scans for the device of a tensor."""
     return GPUColumns() if runs_triton(tensor) else Columns()
 
 
@@ -171,7 +170,7 @@ def input_rows(x: Tensor, lengths: Tensor | None, shortest: int, start: int, sto
     Args:
         x: The sequences.
         lengths: (batch,), or None.
-        shortest: A step before which no sequence ends.
+        shortest: A number of steps that every sequence has.
         start: The first step.
         stop: The step after the last.
     """

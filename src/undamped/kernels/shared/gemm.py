@@ -1,9 +1,8 @@
-"""Matrix products inside compiled code, by the BLAS that PyTorch itself uses.
+"""Matrix products inside compiled code, by the BLAS of PyTorch.
 
 A loop over time that returns to Python for every product spends a quarter of its time there, and
-two threads of it wait for each other. The product is called by its address instead: that of
-PyTorch's own library, whose threads are then the ones torch is set to, or where that shows none,
-that of SciPy's.
+two threads of it block each other. So the product is called by its address: that of PyTorch's
+library, which respects torch's number of threads, or that of SciPy's if PyTorch exports none.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ NAMES = {torch.float32: "sgemm", torch.float64: "dgemm"}
 
 @cache
 def product_address(dtype: torch.dtype) -> int:
-    """Return where the product of matrices of a type is."""
+    """Return the address of the matrix product of a dtype."""
     name = NAMES[dtype]
     for library in sorted((Path(torch.__file__).parent / "lib").glob("*torch_cpu.*")):
-        function = getattr(_opened(library), f"{name}_", None)
+        function = getattr(_load_library(library), f"{name}_", None)
         if function is not None:
             return ctypes.cast(function, ctypes.c_void_p).value or 0
     return get_cython_function_address("scipy.linalg.cython_blas", name)
 
 
-def _opened(library: Path) -> Any:
+def _load_library(library: Path) -> Any:
     try:
         return ctypes.CDLL(str(library))
-    except OSError:  # not a library of this system
+    except OSError:  # a library of another system
         return None
 
 
@@ -52,10 +51,10 @@ def _product(
     add: Any,
     transposed: Any,
 ) -> Any:
-    """Call gemm: out (m, n) = rows (m, k) matrix (k, n) + add·out, all without gaps.
+    """Call gemm: out (m, n) = rows (m, k) matrix (k, n) + add·out, all contiguous.
 
-    Fortran stores columns first, so there this is outᵀ = matrixᵀ rowsᵀ, and nothing is turned;
-    but with `transposed` the rows, (k, m), are.
+    Fortran stores columns first, so for BLAS this is outᵀ = matrixᵀ rowsᵀ without a transposition;
+    with `transposed` the rows, (k, m), are transposed.
     """
     number = types.CPointer(out.dtype)
     signature = types.void(address, number, number, number, sizes, add, transposed)
@@ -91,14 +90,14 @@ _call: Any = intrinsic(_product)
 
 @register_jitable(**PART)
 def multiply(blas: int, rows: Any, matrix: Any, out: Any, add: bool) -> None:
-    """Write rows·matrix to `out`, added to what is there if `add`; only compiled code calls this.
+    """Write rows·matrix to `out`, or add it; only compiled code calls this.
 
     Args:
-        blas: What `product_address` returned.
+        blas: The result of `product_address`.
         rows: (m, k).
         matrix: (k, n).
         out: (m, n).
-        add: Whether to add to what is there.
+        add: Whether to add to `out`.
     """
     sizes = (out.shape[0], out.shape[1], rows.shape[1])
     _call(blas, rows.ctypes, matrix.ctypes, out.ctypes, sizes, add, False)
@@ -109,7 +108,7 @@ def add_transposed_product(blas: int, rows: Any, columns: Any, out: Any) -> None
     """Add rowsᵀ·columns to `out`: the sum of outer products that the gradient of a matrix is.
 
     Args:
-        blas: What `product_address` returned.
+        blas: The result of `product_address`.
         rows: (k, m).
         columns: (k, n).
         out: (m, n).

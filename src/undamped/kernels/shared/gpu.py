@@ -1,15 +1,14 @@
-"""What the kernels for GPUs share: sizes, tanh, loads, lengths and the launch. Experimental.
+"""The common parts of kernels for GPUs: sizes, tanh, loads, lengths and the launch. Experimental.
 
-They are written in Triton, which is imported with this module and not before. A program has one
-sequence and `BLOCK` of its units, keeps their state in registers and iterates over time; the units
-of a sequence are adjacent in memory, so that a row is one contiguous read. Loads run some steps
-ahead of the arithmetic (`STAGES`, by Triton's pipeline). Sizes are fixed: there was no GPU on which
-to choose them.
+They are written in Triton, which only these modules import. A program has one sequence and `BLOCK`
+of its units, keeps their state in registers and iterates over time; the units of a sequence are
+adjacent in memory, so that a row is one contiguous read. Loads run some steps ahead of the
+arithmetic (`STAGES`, by Triton's pipeline). Sizes are fixed and were not tuned on a GPU.
 
-Pointers of a kernel come in the order of `columns.GPUColumns.run`: sequences (steps, columns),
-the first row where there is one, sums (sums, columns) in double precision, constants (constants,
-hidden), states (states, columns), and `remaining` (batch,), how many steps each sequence has left.
-A program makes these steps and writes zeros for the others.
+Pointers of a kernel come in the order of `columns.GPUColumns.run`: sequences (steps, columns), the
+first row if there is one, sums (sums, columns) in double precision, constants (constants, hidden),
+states (states, columns), and `remaining` (batch,), the remaining steps of each sequence. A program
+runs these steps and writes zeros for the others.
 """
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
@@ -47,10 +46,10 @@ def tanh(x):
         e = tl.exp(-2.0 * tl.abs(x))
         large = (1.0 - e) / (1.0 + e)
         large = tl.where(x < 0.0, -large, large)
-        # One minus something near one has lost its digits; the series has them.
+        # For small x, 1 − e⁻²ˣ has lost digits; the series has not.
         return tl.where(u < 0.0009765625, small, large)
     size = tl.abs(x)
-    c = tl.where(size > LIMIT, LIMIT, size)  # written so that a NaN passes
+    c = tl.where(size > LIMIT, LIMIT, size)  # a comparison that keeps NaN
     u = c * c
     p = P0 + u * (P1 + u * (P2 + u * P3))
     q = 1.0 + u * (Q1 + u * (Q2 + u * (Q3 + u * Q4)))
@@ -67,7 +66,7 @@ def sigmoid(x):
 
 @triton.jit
 def program_columns(remaining, steps, hidden, LENGTHS: tl.constexpr):
-    """Return what a program works on.
+    """Return the work of a program.
 
     These are its units, which of them exist, where its sequence begins in a row, the length of a
     row, and the number of steps that are left.
@@ -125,14 +124,14 @@ def launch(
         remaining: (batch,) integers, or None if all sequences have all steps.
         sizes: (steps, batch, hidden).
         chunks: A third dimension of the grid.
-        flags: What it is compiled for, besides LENGTHS.
+        flags: Its compile-time constants, besides LENGTHS.
     """
     (steps, batch, hidden), device = sizes, tensors[0].device
     counts = tensors[0]  # an argument that is not read
     if remaining is not None:
         counts = remaining.to(device, torch.int32).contiguous()
     grid = (batch, triton.cdiv(hidden, BLOCK.value), *chunks)
-    # Triton uses the current device, whatever its tensors are on.
+    # Triton uses the current device, not that of the tensors.
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         kernel[grid](
             *tensors, counts, steps, hidden, LENGTHS=remaining is not None, **flags, **OPTIONS

@@ -1,10 +1,10 @@
-"""Numba's compiler for the kernels, with a cache that never stands in the way.
+"""Numba's compiler for the kernels, with a cache whose failures are no errors.
 
-Compiled code is kept beside the package or in the user's own cache, wherever Numba may write. Where
-it may write nowhere, a folder of this user in the system's temporary place stands in, and where
-that fails too the code is compiled anew in every process. A file of the cache that cannot be read
-is replaced, and so is one that was made from other kernels: kernels are put together from several
-files, of which Numba looks at one. Whoever sits at a terminal is told what takes so long.
+Compiled code is cached beside the package or in the user's cache folder, if Numba can write there.
+Otherwise a folder of this user in the system's temporary directory is used, and if that fails too
+the code is compiled in every process. A cache file that cannot be read is replaced, and so is one
+of other kernels: kernels consist of several files, of which Numba checks one. On a terminal, a
+message names kernels that take long to compile.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ KERNEL: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": {"contract"},
 }
-"""How `njit` compiles an elementwise kernel."""
-# Arrays are not counted (`_nrt`), which is only possible where none is allocated, and C cannot call
-# the function. Without these two the first call of LSTM takes 2.0 s instead of 1.8 s and that of
-# RelLSTM 4.1 s instead of 3.3 s (CPU seconds, forward and backward pass, empty cache).
+"""Options of `njit` for an elementwise kernel."""
+# No reference counts (`_nrt`), which is possible where no array is allocated, and no wrapper for C.
+# Without these two the first call of LSTM takes 2.0 s instead of 1.8 s and that of RelLSTM 4.1 s
+# instead of 3.3 s (CPU seconds, forward and backward pass, empty cache).
 _BARE: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
@@ -42,13 +42,13 @@ _BARE: dict[str, Any] = {
     "_nrt": False,
 }
 LOOP: dict[str, Any] = _BARE | {"cache": True}
-"""How it compiles a loop over time that allocates no array."""
+"""Options for a loop over time that allocates no array."""
 PART: dict[str, Any] = _BARE | {"no_cpython_wrapper": True}
-"""How it compiles a function that only loops call; also for the `jit_options` of an overload."""
+"""Options for a function that only loops call; also for the `jit_options` of an overload."""
 
 
 class ForgivingCache(FunctionCache):
-    """Numba's cache of a function; a file that is damaged or cannot be written is no error.
+    """Numba's cache of a function, which ignores files that are damaged or cannot be written.
 
     Args:
         function: The function.
@@ -59,16 +59,16 @@ class ForgivingCache(FunctionCache):
         self._cache_file._source_stamp = (self._cache_file._source_stamp, _all_kernels())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load compiled code; None if there is none, or none that can be read."""
+        """Load compiled code; None if there is no readable file."""
         try:
             return super().load_overload(sig, target_context)
-        except Exception:  # unpickling rubbish ends in any of them
+        except Exception:  # unpickling damaged data raises any of them
             with contextlib.suppress(OSError):
                 self.flush()
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep compiled code, if there is room for it."""
+        """Save compiled code, if possible."""
         with contextlib.suppress(OSError):
             super().save_overload(sig, data)
 
@@ -90,17 +90,16 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 inlined: Any = njit(**_BARE, inline="always")
-"""Decorator for functions that are put into the loops that call them as source.
-
+"""Decorator for functions that are inlined as source in the loops that call them.
 Passing a named tuple of forty arrays takes longer to compile than the function itself.
 """
 
 
 def _refuse_compiled_closures(function: Callable[..., Any]) -> None:
-    """Refuse a kernel that closes over a compiled one: no later process would find it.
+    """Raise an error for a kernel that closes over a compiled one: it could not be cached.
 
-    The key of the cache is made of what a function closes over, and a compiled function is another
-    object in every process.
+    The cache key contains the closure of a function, and a compiled function is another object in
+    every process.
     """
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         if isinstance(cell.cell_contents, Dispatcher):
@@ -113,13 +112,13 @@ def _refuse_compiled_closures(function: Callable[..., Any]) -> None:
 
 def _cache(function: Callable[..., Any]) -> ForgivingCache | None:
     """Return a cache for a function where it can be written, or None."""
-    with contextlib.suppress(RuntimeError, OSError):  # no place that can be written
+    with contextlib.suppress(RuntimeError, OSError):  # no writable folder
         return ForgivingCache(function)
-    settings: Any = config  # its names are made at import, where no type checker sees them
+    settings: Any = config  # its names are defined at import, which type checkers do not see
     folder, before = _temporary_place(), settings.CACHE_DIR
     if folder is None:
         return None
-    settings.CACHE_DIR = str(folder)  # a cache looks for its place once, when it is made
+    settings.CACHE_DIR = str(folder)  # a cache selects its folder once, when it is created
     try:
         return ForgivingCache(function)
     except (RuntimeError, OSError):
@@ -130,7 +129,7 @@ def _cache(function: Callable[..., Any]) -> ForgivingCache | None:
 
 @cache
 def _all_kernels() -> tuple[tuple[str, int, int], ...]:
-    """Return what tells these kernels from those of another version: files, times, sizes."""
+    """Return an identifier of the version of these kernels: files, times, sizes."""
     folder = Path(__file__).parents[1]
     files = [(path, path.stat()) for path in sorted(folder.rglob("*.py"))]
     return tuple(
@@ -140,7 +139,7 @@ def _all_kernels() -> tuple[tuple[str, int, int], ...]:
 
 
 def _temporary_place() -> Path | None:
-    """Return a folder that this user alone can write to: what lies there is run."""
+    """Return a folder that only this user can write to, since code in it is executed."""
     user = os.getuid() if hasattr(os, "getuid") else 0
     folder = Path(tempfile.gettempdir()) / f"undamped-numba-{user}"
     try:
@@ -156,10 +155,10 @@ def _temporary_place() -> Path | None:
 
 
 class _Compiling(event.Listener):
-    """Tells a terminal what is compiled, once that has taken a moment.
+    """Names kernels on a terminal whose compilation takes longer than a delay.
 
     Args:
-        delay: Seconds of compiling after which somebody at a terminal wonders.
+        delay: Seconds of compilation before the message.
     """
 
     def __init__(self, delay: float = 0.5) -> None:
@@ -185,7 +184,7 @@ class _Compiling(event.Listener):
 
 def _report(module: str) -> None:
     kernel = module.removeprefix("undamped.kernels.")
-    sys.stderr.write(f"compiling {kernel} for this machine; later runs find it ready\n")
+    sys.stderr.write(f"compiling {kernel} for this machine; later runs load it from the cache\n")
 
 
 event.register("numba:compile", _Compiling())

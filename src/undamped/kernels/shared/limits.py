@@ -1,4 +1,4 @@
-"""Sizes that decide how a pass is divided into chunks, tiles and threads.
+"""Sizes that determine how a pass is divided into chunks, tiles and threads.
 
 They change the time and the memory of a pass, and its results at most by rounding. A pass reads
 them once, at its beginning, so that its backward pass is divided in the same way.
@@ -21,19 +21,19 @@ class KernelLimits:
 
     Args:
         batch_grain: Numbers per layer below which one thread is as fast as two.
-        chunk_steps: Steps of a chunk of elementwise scans; by default as many as the cache holds,
+        chunk_steps: Steps of a chunk of elementwise scans; by default as many as fit in the cache,
             and 512 on a GPU.
         anchors: Chunks of a reversible UnICORNN stack whose first states are stored.
-        wide: Numbers that a layer reads per step from which its product costs more than memory.
-        replay_bytes: Memory for values of tanh that spare a second product, for any length.
-        inversion_tolerance: By how much a run backwards in time may miss a stored state; by
+        wide: Inputs of a layer per step from which its product costs more than memory.
+        replay_bytes: Memory for values of tanh that replace a second product, for any length.
+        inversion_tolerance: Allowed deviation of a run backwards in time from a stored state; by
             default 1e-5 in float32 and 1e-12 in float64.
         saved_bytes: Bytes that a pass in chunks may save for its backward pass, for any length.
         all_saved_bytes: If a stack of blocks needs less than this, all chunks are saved and none is
             recomputed. A layer without a block is cheap to recompute.
-        tile_rows: Rows of a tile of a block: some eight arrays of them are in use, which a core's
-            own cache should hold.
-        tile_steps: The fewest steps of a tile: at the beginning of each one state is kept.
+        tile_rows: Rows of a tile of a block; about eight arrays of them should fit in the cache of
+            a core.
+        tile_steps: The fewest steps of a tile; a state is stored at the beginning of each.
         tile_sequences: The most sequences that one pass over the tiles takes.
     """
 
@@ -55,14 +55,14 @@ _LIMITS = ContextVar("kernel limits", default=_DEFAULT)
 
 
 def current_limits() -> KernelLimits:
-    """Return the limits of passes that begin now."""
+    """Return the current limits."""
     # A compiler cannot read a context variable.
     return _DEFAULT if torch.compiler.is_compiling() else _LIMITS.get()
 
 
 @contextmanager
 def kernel_limits(**changes: Any) -> Iterator[None]:
-    """Change some of the limits while this lasts; see `KernelLimits`.
+    """Context manager that changes some of the limits; see `KernelLimits`.
 
     Example:
         >>> with kernel_limits(saved_bytes=8 << 20):  # less memory, more recomputation

@@ -23,11 +23,11 @@ Shape = str | Callable[[Any], Any] | None
 
 
 class ScanOperator:
-    """A scan, its gradient, and everything torch has to know about the two.
+    """A scan and its gradient, with their registration in torch.
 
-    What the backward pass needs is read from its parameters. The leading ones, whose names begin
-    with `grad_`, are the gradients of as many outputs; later outputs are not differentiable. Each
-    of the others is an input or an output by the same name, saved by the forward pass, or
+    The names of the parameters of the backward pass define what is saved. The leading ones, which
+    begin with `grad_`, are the gradients of as many outputs; later outputs are not differentiable.
+    Each of the others is an input or an output by the same name, saved by the forward pass, or
     `needs_x`: whether the gradient of the input `x` is required.
 
     Example:
@@ -60,9 +60,9 @@ class ScanOperator:
                 tuple of tensors, or a list where their number varies.
             backward: The backward pass; it returns the gradients named by `gradients`.
             outputs: For each output by name, the input that has its shape, a function of the named
-                inputs that returns an empty tensor, or None for an output of eager calls only, in
-                whose place the operator's backward pass gets None. Where `forward` returns a list,
-                a function that returns all of them.
+                inputs that returns an empty tensor, or None for an output of eager calls only,
+                which is None in the operator's backward pass. Where `forward` returns a list, a
+                function that returns all of them.
             gradients: The inputs whose gradients the backward pass returns, in order.
             devices: The types of devices for which there are kernels.
         """
@@ -90,7 +90,7 @@ class ScanOperator:
         self._eager = eager_function(forward, self._save, partial(self._differentiate, backward))
 
     def __call__(self, implementation: str, *inputs: Any) -> Any:
-        """Run the scan as `dispatch.implementation` chose."""
+        """Run the scan in the implementation from `dispatch.implementation`."""
         return (self._operator if implementation == "operator" else self._eager)(*inputs)
 
     def _output_shapes(self, *inputs: Any) -> Any:
@@ -107,7 +107,7 @@ class ScanOperator:
         named = dict(zip(parameters, arguments, strict=True))
         shapes: list[Tensor] = []
         for name in self.gradients:
-            # An input that was not saved has the shape of the output that was.
+            # The shape of an input that was not saved is that of its output.
             like = named[name] if name in named else named[self._output_like(name)]
             if not named.get(f"needs_{name}", True):
                 shapes.append(like.new_empty(0))
@@ -121,7 +121,7 @@ class ScanOperator:
         return next(output for output, shape in self.outputs.items() if shape == name)
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Save what the backward pass needs; tensors, also those in lists, in torch's way."""
+        """Save the arguments of the backward pass, tensors and lists of tensors by torch."""
         values = dict(zip(self.inputs, inputs, strict=True))
         if callable(self.outputs):
             values["results"] = output
@@ -129,7 +129,7 @@ class ScanOperator:
             values |= dict.fromkeys(self.outputs) | dict(zip(self.outputs, output, strict=False))
             if len(output) > self.differentiable:
                 ctx.mark_non_differentiable(*output[self.differentiable :])
-        # Of inputs without a gradient, lists of tensors get a list of as many None.
+        # Inputs without a gradient: None, or a list of None for a list of tensors.
         ctx.lists = {name: len(values[name]) for name in self.inputs if _is_tensors(values[name])}
         save(ctx, **{name: values.get(name) for name in self.saved})
 
@@ -180,7 +180,7 @@ def eager_function(
 
 
 def save(ctx: Any, **values: Any) -> None:
-    """Save values by name: tensors and lists of tensors in torch's way, the others as they are."""
+    """Save values by name: tensors and lists of tensors by torch, others as attributes."""
     tensors: list[Tensor | None] = []
     ctx.names, ctx.counts, ctx.values = tuple(values), {}, {}
     for name, value in values.items():
@@ -195,7 +195,7 @@ def save(ctx: Any, **values: Any) -> None:
 
 
 def saved(ctx: Any) -> dict[str, Any]:
-    """Return what `save` saved, in its order."""
+    """Return the values of `save`, in order."""
     tensors = iter(ctx.saved_tensors)
     values: dict[str, Any] = {}
     for name in ctx.names:
@@ -219,12 +219,12 @@ def _empty_like(tensor: Tensor) -> Tensor:
 
 
 def _is_tensors(value: Any) -> bool:
-    """Whether a value is a list of tensors; torch takes every empty list for one."""
+    """Return whether a value is a list of tensors; for torch, every empty list is one."""
     return isinstance(value, (list, tuple)) and all(isinstance(item, Tensor) for item in value)
 
 
 def refuse_second_derivatives() -> None:
-    """Raise an error if the gradient is to be differentiated again."""
+    """Raise an error for second derivatives."""
     if torch.is_grad_enabled():
         raise OptionError(
             "The compiled kernels have first derivatives only. For second derivatives, run the "

@@ -1,6 +1,6 @@
-"""Arrays handed to compiled code by address.
+"""Arrays passed to compiled code by address.
 
-Numba compiles a function anew for every layout of an array argument, and forgets that a slice of a
+Numba compiles a function for every layout of an array argument, and does not know that a slice of a
 strided array is contiguous. Addresses with sizes have neither problem.
 """
 
@@ -42,7 +42,7 @@ def strided(tensor: Tensor) -> Any:
     return np.array((tensor.data_ptr(), stride, steps, rows, width), np.int64)
 
 
-def without_gaps(tensor: Tensor) -> Tensor:
+def contiguous_rows(tensor: Tensor) -> Tensor:
     """Return (steps, rows, width) itself if it is contiguous within a step, else a copy."""
     return tensor if tensor[0].is_contiguous() else tensor.contiguous()
 
@@ -55,7 +55,7 @@ def _fields(context: Any, builder: Any, kind: Any, array: Any, indices: range) -
 
 
 def _array_at(context: Any, builder: Any, kind: Any, address: Any, shape: tuple[Any, ...]) -> Any:
-    """Make a contiguous array at an address."""
+    """Return a contiguous array at an address."""
     array = make_array(kind)(context, builder)
     size = context.get_constant(types.intp, context.get_abi_sizeof(array.data.type.pointee))
     strides = [size]
@@ -67,7 +67,7 @@ def _array_at(context: Any, builder: Any, kind: Any, address: Any, shape: tuple[
 
 
 def _rows(context: Any, strided: Any, t: Any, like: Any) -> Any:
-    """Make the array (rows, width) of time t, of the numbers that `like` holds."""
+    """Return the array (rows, width) of time t, of the dtype of `like`."""
     kind = types.Array(like.dtype, 2, "C")
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -85,7 +85,7 @@ at_step: Any = intrinsic(_rows)
 def _column_rows(
     context: Any, table: Any, count: Any, t: Any, column: Any, width: Any, like: Any
 ) -> Any:
-    """Make the arrays of time t and of `width` columns from `column` on, one per sequence."""
+    """Return the arrays of time t and of `width` columns from `column` on, one per sequence."""
     kind = types.Array(like.dtype, 1, "C")
     result = types.UniTuple(kind, count.literal_value)
 

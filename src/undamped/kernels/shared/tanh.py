@@ -2,9 +2,10 @@
 
 float32, with a = |x|: tanh is (1 − e⁻²ᵃ)/(1 + e⁻²ᵃ) with the sign of x, from e⁻²ᵃ − 1, which keeps
 its digits where x is small; sigmoid is 1/(1 + e⁻ᵃ), or e⁻ᵃ/(1 + e⁻ᵃ) where x is negative. Both are
-exactly 1 where they round to it, and sigmoid is small where it should be: a gradient multiplies the
-slope 1 − tanh² by numbers of any size, and it must vanish. Errors are below 3e-7 of the value, for
-sigmoid below 5e-6 far down. e⁻ᵃ is 2ⁿ·2ᶠ, with a polynomial for 2ᶠ on |f| ≤ ½ (error 2e-9).
+exactly 1 where they round to it, and the sigmoid of large negative x is small: a gradient
+multiplies the slope 1 − tanh² by numbers of any size, so it must vanish. Relative errors are below
+3e-7, for very small values of sigmoid below 5e-6. e⁻ᵃ is 2ⁿ·2ᶠ, with a polynomial for 2ᶠ on |f| ≤ ½
+(error 2e-9).
 
 No branch and no table: eight of them run at once on AVX2. The comparisons are written so that a NaN
 passes through.
@@ -36,11 +37,11 @@ EXP2 = tuple(
     )
 )
 LOG2_E = np.float32(math.log2(math.e))
-ROUND = np.float32(3 << 22)  # added to a number, its last bits are that number, rounded
+ROUND = np.float32(3 << 22)  # the last bits of a number plus this are the rounded number
 
 
-# Written in LLVM's language where they are called. Kernels with several gates would take long to
-# compile if Numba put the source into each of their lines, or compiled them on their own.
+# Emitted as LLVM code at each call: kernels with several gates would take long to compile if Numba
+# inlined the source at each call or compiled separate functions.
 
 
 def _tanh(context: Any, x: Any) -> Any:
@@ -55,7 +56,7 @@ def _sigmoid(context: Any, x: Any) -> Any:
 
 def _for_floats(x: Any, of: Callable[..., Any]) -> Any:
     if x not in (types.float32, types.float64):
-        return None  # Numba then says which call it is that has no such function
+        return None  # Numba then reports the unsupported call
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return of(context, builder, *values)
@@ -111,7 +112,7 @@ def _power_and_rest(builder: Any, x: Any, scale: Any) -> tuple[Any, Any]:
     x = builder.fneg(_call(builder, "llvm.fabs", x))
     x = builder.select(builder.fcmp_ordered("<", x, low), low, x)
     shifted = _multiply_add(builder, x, factor, _constant(ROUND))
-    # Of integers: a kernel whose sums may be reordered would cancel `+ ROUND` against `- ROUND`.
+    # In integers: a kernel with reordered sums would cancel `+ ROUND` against `- ROUND`.
     n = builder.sub(builder.bitcast(shifted, integer), ir.Constant(integer, int(ROUND.view("i4"))))
     rest = _multiply_add(builder, x, factor, builder.fneg(builder.sitofp(n, x.type)))
     exponent = builder.add(n, ir.Constant(integer, 127))

@@ -1,18 +1,18 @@
 """Splitting work over threads: shards of the batch, or the columns of a single scan.
 
-Sequences of a batch do not see each other, so a thread can take its shard through products and
-scans without waiting for the others; only the sums of weight gradients meet at the end. That is
-better than splitting every product and every scan, which makes the cores wait for each other a
-hundred times a pass. Where a scan stands alone its columns, which are independent too, are split.
+Sequences of a batch are independent, so a thread runs products and scans of its shard without
+synchronisation; only weight gradients are summed at the end. Splitting every product and every scan
+instead would synchronise the cores a hundred times per pass. A scan without products is split by
+its columns, which are independent too.
 
-The pool is Python's own, made on first use; the kernels release the GIL. Numba's threading layers
-are not used: they break when a process is forked or when two Python threads call at once. How many
-threads is torch's setting, which is 1 inside a DataLoader worker. The threads of the pool compute
-their products alone (one thread each), whatever torch is set to elsewhere.
+The pool consists of Python threads and is created on first use; the kernels release the GIL.
+Numba's threading layers are not used: they fail after a fork and when two Python threads call them.
+The number of threads is torch's, which is 1 in a DataLoader worker. Each thread of the pool
+computes its products single-threaded, whatever torch's setting.
 
-Where one thread is as fast as two, the calling thread computes its products alone too
-(`single_threaded`): the library's threads would meet at every small product, and on a machine with
-other things to do each meeting waits until all of them have had their turn, for milliseconds.
+Where one thread is as fast as two, the calling thread is single-threaded too (`single_threaded`):
+the threads of BLAS would synchronise at every small product, and on a busy machine each
+synchronisation waits milliseconds until all of them are scheduled.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from undamped.kernels.shared.limits import current_limits
 
 T = TypeVar("T")
 
-ALIGNMENT = 4  # sequences; with an even number of steps, products see their rows in eights
-COLUMN_GRAIN = 1 << 17  # numbers of a single scan, for each thread that is worth having
-COLUMN_WIDTH = 16  # columns; no two threads write into one cache line
-PRODUCT_GRAIN = 1 << 21  # multiplications of a product below which a second thread is not missed
+ALIGNMENT = 4  # sequences; with an even number of steps, products have rows in multiples of eight
+COLUMN_GRAIN = 1 << 17  # numbers of a single scan per thread
+COLUMN_WIDTH = 16  # columns, so that no two threads write to one cache line
+PRODUCT_GRAIN = 1 << 21  # multiplications of a product below which a second thread does not pay off
 _SUBNORMAL = 5e-324
 
 
@@ -46,13 +46,14 @@ _making = threading.Lock()
 
 
 def _forget_threads() -> None:
-    # Threads do not survive a fork, nor does what another thread held: a child starts afresh.
+    # Threads do not survive a fork, and locks of other threads stay locked: a child process starts
+    # with new ones.
     global _making
     _making = threading.Lock()
     _pools.clear()
 
 
-if hasattr(os, "register_at_fork"):  # Windows does not fork
+if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_forget_threads)
 
 
@@ -64,18 +65,18 @@ def _pool(workers: int) -> ThreadPoolExecutor:
 
 
 def _new_pool(workers: int) -> ThreadPoolExecutor:
-    """Start all threads at once, each limited to itself.
+    """Start all threads, each single-threaded in its products.
 
-    A thread that limits itself also changes the default for threads to come, which is put back
-    when all have done so. That needs all of them to meet, and here is the only place where they
-    do: meeting at every call would stop for ever when a pool has fewer threads than there is work.
+    A thread that sets its limit also changes the default of later threads, which is restored when
+    all have set it. Only this needs a barrier of all threads: a barrier at every call would
+    deadlock when a pool has fewer threads than functions to run.
     """
-    threads = worth_having()
+    threads = available_threads()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="undamped-part")
     barrier = threading.Barrier(workers + 1)
 
     def limit() -> None:
-        torch.get_num_threads()  # a thread takes the default when first asked: now, not later
+        torch.get_num_threads()  # a thread reads the default once: before it changes
         torch.set_num_threads(1)
         barrier.wait()
 
@@ -84,18 +85,16 @@ def _new_pool(workers: int) -> ThreadPoolExecutor:
     barrier.wait()
     torch.set_num_threads(threads)
     limits = _thread_limits()
-    if (
-        _single_threaded.threads is not None and limits is not None
-    ):  # this thread stays single-threaded
+    if _single_threaded.threads is not None and limits is not None:  # still
         for limit_to in limits:
             limit_to(1)
     return pool
 
 
 def _as_caller(work: Callable[[], T], inference: bool, flushes: bool) -> T:
-    """Do the work of a shard in the modes of the calling thread: torch has modes per thread.
+    """Run a function in the grad and inference modes of the calling thread.
 
-    What the caller makes in inference mode, no thread outside of it may write to.
+    Modes are per thread, and only a thread in inference mode may write to inference tensors.
     """
     _set_flushing(flushes)
     with torch.inference_mode() if inference else torch.no_grad():
@@ -116,11 +115,11 @@ def _set_flushing(flushes: bool) -> None:
 def flush_subnormals() -> Iterator[None]:
     """Round subnormal numbers to zero in this thread and in the threads of kernels.
 
-    Where only the last output of a sequence counts, gradients that vanish become subnormal on
-    their way back, and a processor takes ten times as long for products of such numbers.
+    If only the last output of a sequence enters the loss, vanishing gradients become subnormal, and
+    products of such numbers take ten times as long.
     """
     for dtype in ("float16", "float32", "float64", "longdouble"):
-        float(np.finfo(np.dtype(dtype)).smallest_subnormal)  # NumPy warns if it first looks later
+        float(np.finfo(np.dtype(dtype)).smallest_subnormal)  # NumPy warns if it queries this later
     before = flushes_subnormals()
     _set_flushing(True)
     try:
@@ -135,7 +134,7 @@ def _call_flushing(kernel: Callable[..., None], flushes: bool, *arguments: Any) 
 
 
 def _in_full_precision(work: Callable[[], T]) -> T:
-    """Do the work of a shard without mixed precision, as the threads of the pool do."""
+    """Run a function without mixed precision, as the threads of the pool do."""
     if not torch.is_autocast_enabled("cpu"):
         return work()
     with torch.autocast("cpu", enabled=False):
@@ -143,9 +142,9 @@ def _in_full_precision(work: Callable[[], T]) -> T:
 
 
 def split_batch(steps: int, batch: int, hidden: int) -> list[slice]:
-    """Return the shards of the batch, one for each thread that is worth having."""
+    """Return the shards of the batch, one per useful thread."""
     grain = current_limits().batch_grain
-    count = min(worth_having(), steps * batch * hidden // grain, batch // ALIGNMENT)
+    count = min(available_threads(), steps * batch * hidden // grain, batch // ALIGNMENT)
     if count < 2:
         return [slice(0, batch)]
     width = -(-batch // (count * ALIGNMENT)) * ALIGNMENT
@@ -154,9 +153,9 @@ def split_batch(steps: int, batch: int, hidden: int) -> list[slice]:
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Let this thread, and no other, compute its products by itself while this lasts.
+    """Context manager under which the products of this thread alone are single-threaded.
 
-    Not by `torch.set_num_threads`: threads that begin in the meantime would keep to it for good.
+    It does not use `torch.set_num_threads`, which threads that start in the meantime would inherit.
     """
     threads, limits = torch.get_num_threads(), _thread_limits()
     if threads == 1 or limits is None:
@@ -174,7 +173,7 @@ def single_threaded() -> Iterator[None]:
 
 
 class _SingleThreaded(threading.local):
-    """How many threads torch is set to, while this thread is single-threaded."""
+    """Torch's number of threads, while this thread is single-threaded."""
 
     threads: int | None = None
 
@@ -182,8 +181,8 @@ class _SingleThreaded(threading.local):
 _single_threaded = _SingleThreaded()
 
 
-def worth_having() -> int:
-    """Return how many threads there may be: as many as torch is set to."""
+def available_threads() -> int:
+    """Return the number of threads: torch's setting."""
     return _single_threaded.threads or torch.get_num_threads()
 
 
@@ -194,13 +193,13 @@ def single_threaded_if_small(product: int) -> AbstractContextManager[None]:
 
 @cache
 def _thread_limits() -> tuple[Callable[[int], Any], Callable[[int], int]] | None:
-    """Return what sets the threads of OpenMP and of MKL for the calling thread alone.
+    """Return functions that set the OpenMP and MKL threads of the calling thread alone.
 
-    None where torch was built with other libraries: then its threads are left as they are.
+    None if torch was built with other libraries, whose threads are not changed.
     """
     for library in sorted((Path(torch.__file__).parent / "lib").glob("*torch_cpu.*")):
         try:
-            # Which looks into the libraries behind it, too; the interpreter need not be let go.
+            # The lookup includes the libraries it links; PyDLL keeps the GIL.
             opened = ctypes.PyDLL(str(library))
             return opened.omp_set_num_threads, opened.MKL_Set_Num_Threads_Local
         except (OSError, AttributeError):
@@ -213,11 +212,11 @@ def run_in_parallel(works: list[Callable[[], T]], product: int = 0) -> list[T]:
 
     Args:
         works: The functions.
-        product: How many multiplications the largest product of one makes.
+        product: The multiplications of the largest product of one.
 
-    No function may need gradients. Grad and inference mode are the caller's in all of them;
-    autocast is off, and what is set up for the caller's thread alone (a profiler, a mode of
-    dispatch, a default device) is not seen by the others.
+    No function may need gradients. All run in the caller's grad and inference mode, without
+    autocast and without other settings of the caller's thread (a profiler, a dispatch mode, a
+    default device).
     """
     if len(works) == 1:
         with single_threaded_if_small(product):
@@ -225,7 +224,7 @@ def run_in_parallel(works: list[Callable[[], T]], product: int = 0) -> list[T]:
     pool, inference = _pool(len(works)), torch.is_inference_mode_enabled()
     flushes = flushes_subnormals()
     futures = [pool.submit(_as_caller, work, inference, flushes) for work in works]
-    wait(futures)  # all of them, so that none still writes when one has failed
+    wait(futures)  # all of them, so that none is still writing when one has failed
     return [future.result() for future in futures]
 
 
@@ -234,17 +233,17 @@ def over_columns(kernel: Callable[..., None], steps: int, columns: int, *argumen
 
     Args:
         kernel: A compiled function that releases the GIL.
-        steps: Rows it goes through, to judge whether splitting pays.
-        columns: How many columns there are.
-        arguments: What comes before the range.
+        steps: Rows of the scan, to decide whether splitting pays off.
+        columns: The number of columns.
+        arguments: The arguments before the range.
     """
-    parts = min(worth_having(), steps * columns // COLUMN_GRAIN, columns // COLUMN_WIDTH)
+    parts = min(available_threads(), steps * columns // COLUMN_GRAIN, columns // COLUMN_WIDTH)
     if parts < 2:
         kernel(*arguments, 0, columns)
         return
     width = -(-columns // (parts * COLUMN_WIDTH)) * COLUMN_WIDTH
     starts = range(width, columns, width)
-    pool = _pool(worth_having())
+    pool = _pool(available_threads())
     call = partial(_call_flushing, kernel, flushes_subnormals(), *arguments)
     futures = [pool.submit(call, low, min(low + width, columns)) for low in starts]
     try:

@@ -1,7 +1,7 @@
 """SRU's light recurrence for GPUs, in Triton; see `shared.gpu` for the form. Experimental.
 
-The projected input holds candidate, forget gate, reset gate and the highway, side by side;
-constants are the recurrent weights of forget and reset gate.
+The projected input holds candidate, forget gate, reset gate and the highway connection,
+concatenated; constants are the recurrent weights of forget and reset gate.
 """
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
@@ -70,7 +70,7 @@ def light_backward(
     hidden,
     LENGTHS: tl.constexpr,
 ):
-    """Gradients from the end to the start; gates are computed again."""
+    """Gradients from the end to the start; gates are recomputed."""
     h, inside, at, columns, live = program_columns(remaining, steps, hidden, LENGTHS)
     if LENGTHS:
         for part in tl.static_range(4):

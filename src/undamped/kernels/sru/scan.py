@@ -1,7 +1,7 @@
 """`light_scan`: SRU's recurrence on GPUs as one operator. Experimental.
 
-On the CPU the recurrence is a step of `coupled`, products included. Here the product is torch's own
-and the scan is what is left: memories are kept, gates are computed again.
+On the CPU the recurrence is a step of `coupled`, products included. Here the product is torch's,
+and the scan saves memories and recomputes gates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from undamped.kernels.shared.columns import GPUColumns
 from undamped.kernels.shared.operator import ScanOperator
 
 SUMMED_STEPS = 1024
-"""Steps whose gradients are summed in the type of the inputs, before a sum in double precision."""
+"""Steps whose gradients are summed in the dtype of the inputs before they are added in double."""
 
 
 def light_scan(
@@ -26,11 +26,13 @@ def light_scan(
     """Iterate the light recurrence on a GPU; see `cells.sru` for its equation.
 
     Args:
-        projected: (time, batch, 4 × hidden): candidate, forget gate, reset gate, what passes by.
+        projected: (time, batch, 4 × hidden): candidate, forget gate, reset gate, highway
+            connection.
         forget: (hidden,), recurrent weight of the forget gate.
         reset: (hidden,), recurrent weight of the reset gate.
         memory: (batch, hidden), before the first step.
-        lengths: (batch,), where sequences end: their memories rest and their outputs are zero.
+        lengths: (batch,), where sequences end: after that their memories stay and their outputs are
+            zero.
 
     Returns:
         Outputs (time, batch, hidden), and the memory after the last step.

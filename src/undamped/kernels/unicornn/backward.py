@@ -1,14 +1,14 @@
 """Many layers of oscillators, chunk by chunk in time: the backward pass.
 
-Chunks are visited from the last to the first. Each is first rebuilt from the bottom layer up
-(positions and tanh of every layer, for this chunk only), then gradients go from the top layer
-down, and weight gradients are added up.
+Chunks are processed from the last to the first. Each is first recomputed from the bottom layer up
+(positions and tanh of every layer, for this chunk only), then gradients are backpropagated from the
+top layer down, and weight gradients are summed.
 
-A chunk is rebuilt forwards from the state at its start where that was stored, which repeats the
-forward pass bit for bit. In "reversible" mode the chunks between two stored states are rebuilt by
-running backwards in time from the end. Rounding makes that inexact, so it is measured: it has to
-arrive at the state to which the stored one leads. Where it misses by more than a tolerance,
-everything since is discarded and the segment is repeated with checkpoints, with a warning.
+A chunk is recomputed forwards from the state at its start if that was stored, which repeats the
+forward pass bit for bit. In "reversible" mode the chunks between two stored states are recomputed
+by running backwards in time from the end. Rounding makes that inexact, so its end is compared with
+the stored state. If they differ by more than a tolerance, the gradients of the segment are
+discarded and it is repeated with checkpoints, with a warning.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from torch import Tensor
 
 from undamped.kernels.unicornn.stack import Checkpoints, Work
 
-# By how much a run backwards may miss, in units of the state: positions stand inside a tanh, where
-# one is the natural unit however large they have grown.
-# Gradients then agree with stored ones to about ten times that, a hundred times where the
-# trajectory is so sensitive that the precision itself loses it.
+# The allowed deviation of a run backwards, absolute: positions are arguments of tanh, whose natural
+# unit is one, however large they are.
+# Gradients then agree with those of "stored" to about ten times that, to a hundred times for
+# trajectories that are as sensitive as the precision allows.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 
 class InversionWarning(RuntimeWarning):
-    """Running backwards in time was not exact enough; checkpoints were used instead."""
+    """Running backwards in time was not accurate enough; checkpoints were used instead."""
 
 
 @dataclass
 class Gradients:
-    """Sums that grow while chunks are visited."""
+    """Sums over chunks."""
 
     state: Tensor  # (layers, velocity and gradients of position and velocity, columns)
     columns: Tensor  # (layers, weight and step and bias, columns), in float64
@@ -43,7 +43,7 @@ class Gradients:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All but the gradient of the input, whose chunks are written afresh anyway."""
+        """All sums; not the gradient of the input, whose chunks are overwritten."""
         return [self.state, self.columns, *self.input_weights]
 
 
@@ -52,10 +52,10 @@ class BackwardPass:
 
     Args:
         work: The layers and the input, as in the forward pass.
-        checkpoints: What the forward pass stored.
+        checkpoints: The states that the forward pass stored.
         final: (layers, 2, columns), the state after the last step.
         grad_output: (steps, batch, hidden) or None.
-        gradients: Where the sums go; `state` starts as the gradient of the final state.
+        gradients: The sums; `state` starts as the gradient of the final state.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class BackwardPass:
         self.grad_output, self.gradients = grad_output, gradients
         layers = len(work.layers)
         self.grads = work.buffers(layers + 1)
-        self.grads[layers - 1].zero_()  # stays zero where the outputs were never read
+        self.grads[layers - 1].zero_()  # zero if the outputs were not used
         self.missed: list[float] = []
         if not checkpoints.positions:
             work.positions, work.tanh_values = work.buffers(layers), work.buffers(layers)
 
     def run(self) -> None:
-        """Visit all chunks."""
+        """Process all chunks."""
         chunks, spacing = len(self.work.chunks), self.checkpoints.spacing
         for first in reversed(range(0, chunks, spacing)):
             last = min(first + spacing, chunks) - 1
@@ -86,7 +86,7 @@ class BackwardPass:
                 self._segment(first, last)
 
     def warn(self) -> None:
-        """Warn if running backwards in time was not exact enough."""
+        """Warn if running backwards in time was not accurate enough."""
         if self.missed:
             warnings.warn(
                 f"Running backwards in time missed a stored state by {self.missed[0]:.1e}: the "
@@ -98,9 +98,9 @@ class BackwardPass:
             )
 
     def _segment(self, first: int, last: int) -> None:
-        """Visit chunks of which only the first has its start stored."""
+        """Process chunks of which only the first has its start stored."""
         start = self.checkpoints.states[first // self.checkpoints.spacing]
-        if not self.missed:  # after one miss the rest of this pass does not try again
+        if not self.missed:  # not after a failure in this pass
             copies = [tensor.clone() for tensor in self.gradients.tensors]
             missed = self._backwards(first, last, start)
             if missed is None:
@@ -117,7 +117,7 @@ class BackwardPass:
             self._from_start(number, starts[number - first])
 
     def _backwards(self, first: int, last: int, start: Tensor) -> float | None:
-        """Visit chunks by running backwards in time; return by how much that missed, if it did."""
+        """Process chunks by running backwards in time; return the deviation if it is too large."""
         state = self._end(last).clone()
         for number in range(last, first, -1):
             end = state.clone()
@@ -134,12 +134,12 @@ class BackwardPass:
         return None
 
     def _end(self, number: int) -> Tensor:
-        """Return the state after a chunk, behind which a stored one begins."""
+        """Return the state after a chunk, which is stored or final."""
         after, states = number // self.checkpoints.spacing + 1, self.checkpoints.states
         return self.final if after == len(states) else states[after]
 
     def _from_start(self, number: int, state: Tensor) -> None:
-        """Visit a chunk whose start is given."""
+        """Process a chunk from the state at its start."""
         work, start = self.work, state.clone()
         if not self.checkpoints.positions:
             outputs = work.rebuild(work.chunks[number], state, backwards=False)
@@ -152,7 +152,7 @@ class BackwardPass:
         self._gradients(number, [work.input(first, last), *outputs], start, self._end(number))
 
     def _gradients(self, number: int, outputs: list[Tensor], start: Tensor, end: Tensor) -> None:
-        """Send gradients down through a rebuilt chunk, from its states at start and end."""
+        """Backpropagate through a recomputed chunk, from its states at start and end."""
         work, sums = self.work, self.gradients
         first, last = work.chunks[number]
         size, top = last - first, len(work.layers) - 1

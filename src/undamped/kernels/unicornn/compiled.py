@@ -26,7 +26,7 @@ def oscillator_forward(block: Any, rows: Any, width: int) -> None:
 
 @step_function
 def oscillator_forward_store(block: Any, rows: Any, width: int) -> None:
-    """The same; tanh is written over the projected input, positions to a sequence of their own."""
+    """The same; tanh is written over the projected input, positions to another sequence."""
     (row, positions), alpha = rows, block[ALPHA]
     for j in range(min(BLOCK, width)):
         y, s = block[Y + j], block[S + j]
@@ -41,7 +41,7 @@ def oscillator_forward_store(block: Any, rows: Any, width: int) -> None:
 
 @step_function
 def oscillator_replay(block: Any, rows: Any, width: int) -> None:
-    """The same, from values of tanh that an earlier scan has stored."""
+    """The same, from stored values of tanh."""
     (tanh_values, positions), alpha = rows, block[ALPHA]
     for j in range(min(BLOCK, width)):
         y, s = block[Y + j], block[S + j]
@@ -54,7 +54,7 @@ def oscillator_replay(block: Any, rows: Any, width: int) -> None:
 
 @step_function
 def oscillator_inverse(block: Any, rows: Any, width: int) -> None:
-    """One step backwards in time (eq. 7); it leaves what `oscillator_forward_store` leaves."""
+    """One step backwards in time (eq. 7), with the results of `oscillator_forward_store`."""
     (row, positions), alpha = rows, block[ALPHA]
     for j in range(min(BLOCK, width)):
         s, y1, z1 = block[S + j], block[Y + j], block[Z + j]
@@ -68,9 +68,9 @@ def oscillator_inverse(block: Any, rows: Any, width: int) -> None:
 
 @step_function
 def oscillator_backward(block: Any, rows: Any, width: int) -> None:
-    """Gradients of one step, from the position before it, its tanh and the velocity after it."""
+    """Gradients of one step, from the old position, its tanh and the new velocity."""
     before, tanh_values, grad, grad_projected = rows
-    # Typed, because a Python integer would lift the sum to float64.
+    # Typed, because a Python integer would promote the sum to float64.
     unit, alpha = block.dtype.type(1), block[ALPHA]
     for j in range(min(BLOCK, width)):
         s, y0, value, z1 = block[S + j], before[j], tanh_values[j], block[VELOCITY + j]

@@ -1,4 +1,4 @@
-"""A whole UnICORNN network as one differentiable function with a gradient written by hand."""
+"""A whole UnICORNN network as one differentiable function with an explicit gradient."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TENSORS = ("input_weight", "bias", "weight", "step")
 
 @dataclass(frozen=True)
 class _Plan:
-    """The layers, whose tensors are given anew in every call, and how to run them."""
+    """The layers, whose tensors are arguments of every call, and the options of a pass."""
 
     layers: tuple[Layer, ...]
-    gradient: Gradient | None  # None for a pass without a backward pass
+    gradient: Gradient | None  # None if there is no backward pass
     every: bool
     columns: Columns
     limits: KernelLimits
-    chunk: int  # steps; the same in both passes
+    chunk: int  # steps of a chunk, the same in both passes
 
     def with_tensors(self, tensors: list[Tensor]) -> list[Layer]:
         """Return the layers with these parameters."""
@@ -48,7 +48,7 @@ class _Plan:
         parameters: list[Tensor],
         shards: list[slice],
     ) -> list[Work]:
-        """Return the work of all shards."""
+        """Return the workspaces of all shards."""
         layers = self.with_tensors([tensor.detach().contiguous() for tensor in parameters])
         inputs = (x.detach(), lengths, None if masks is None else masks.detach())
         sizes = (self.limits, self.chunk)
@@ -75,11 +75,11 @@ def oscillator_stack(
 
     Args:
         x: (time, batch, input).
-        layers: Parameters and wiring of each layer.
+        layers: Parameters and connections of each layer.
         state: Positions and velocities before the first step, (layers, batch, hidden) each.
         lengths: (batch,), where sequences end.
         masks: (layers − 1, batch, hidden), factors on the outputs that other layers read.
-        gradient: How the backward pass gets its states.
+        gradient: The method by which the backward pass obtains states.
         every: Whether to return all outputs of the last layer.
 
     Returns:
@@ -111,7 +111,7 @@ class _Stack(torch.autograd.Function):
         start = torch.stack([position.detach(), velocity.detach()], dim=1)
         layers, _, batch, hidden = start.shape
         output = empty((x.shape[0] if plan.every else 0, batch, hidden), x)
-        shards = [slice(0, batch)]  # what is stored at every step lies in one array
+        shards = [slice(0, batch)]  # states of all steps are stored in one array
         if plan.gradient != "stored":
             shards = plan.columns.shards(x.shape[0], batch, hidden)
 
@@ -126,10 +126,10 @@ class _Stack(torch.autograd.Function):
         position_end, velocity_end = end[:, 0].clone(), end[:, 1].clone()
         stored = [checkpoints for _, checkpoints in results if checkpoints is not None]
         if stored:
-            # The output stands for the last of the stored positions, so that torch notices if
-            # somebody changes it in place.
+            # The output is saved in place of the last stored positions, so that torch detects if
+            # it is modified in place.
             positions = stored[0].positions[:-1] if plan.every else stored[0].positions
-            # The backward pass has the same shards, whatever torch's threads are by then.
+            # The backward pass uses the same shards, even if torch's threads have changed.
             ctx.plan, ctx.shards, ctx.replay = plan, shards, tuple(works[0].replay)
             save(
                 ctx,
@@ -211,7 +211,7 @@ def reference_stack(
     lengths: Tensor | None = None,
     masks: Tensor | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """The same as `oscillator_stack` in plain loops: its meaning, and its second derivative."""
+    """The same as `oscillator_stack` in plain loops: its reference, also for second derivatives."""
     if lengths is not None:
         over = torch.arange(x.shape[0], device=x.device).unsqueeze(1) >= lengths
         x = x.masked_fill(over.unsqueeze(-1), 0)
@@ -236,9 +236,9 @@ def _differentiable_gradients(
     grads: tuple[Tensor, ...],
     ctx: Any,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients that can be differentiated again: slow, through the plain loop."""
+    """Return gradients that can be differentiated again, by the slow plain loop."""
     needed = (*ctx.needs_input_grad[1:4], *ctx.needs_input_grad[6:])
-    # Views stand for the inputs, so that only the path through this function is followed.
+    # Views replace the inputs, so that only paths through this function are differentiated.
     x, position, velocity, *parameters = views = [tensor.view_as(tensor) for tensor in inputs]
     layers = plan.with_tensors(parameters)
     output, ends = reference_stack(x, layers, (position, velocity), lengths, masks)

@@ -1,8 +1,8 @@
 """`oscillator_scan`: UnICORNN's loop over time as one operator.
 
-Registered with `torch.library`, so that `torch.compile` and `torch.export` see a single node
-with known shapes and a gradient. The backward pass needs nothing but the inputs: it runs the
-scan again, some steps at a time.
+Registered with `torch.library`, so that `torch.compile` and `torch.export` see a single node with
+known shapes and a gradient. The backward pass needs the inputs only: it runs the scan again, a
+chunk of steps at a time.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def oscillator_scan(
     """Iterate z' = z − s ⊙ (tanh(w ⊙ y + p) + α y), y' = y + s ⊙ z'.
 
     Args:
-        projected: (time, batch, hidden), the input as the neurons feel it, bias included.
+        projected: (time, batch, hidden), the projected input, bias included.
         weight: (hidden,), w.
         step: (hidden,), the effective time step s of each neuron.
         alpha: Restoring force α.
         state: Position and velocity before the first step, (batch, hidden) each.
-        lengths: (batch,), where sequences end: their states rest and their positions are zero
-            from there on.
+        lengths: (batch,), where sequences end: after that their states stay and their positions are
+            zero.
 
     Returns:
         All positions (time, batch, hidden), and the state after the last step.

@@ -1,21 +1,20 @@
 """Many layers of oscillators, chunk by chunk in time: the forward pass.
 
-For a chunk of steps: project, scan, project, scan … up to the last layer, then the next chunk.
-The sequence between two layers exists for one chunk only. What is stored for the backward pass is
-the caller's choice of gradient:
+For a chunk of steps: project, scan, project, scan … up to the last layer, then the next chunk. The
+sequence between two layers exists for one chunk only. The argument `gradient` selects what is
+stored for the backward pass:
 
 - "stored": positions and tanh of every layer at every step;
 - "checkpoint": the states at the start of every chunk;
 - "reversible": the states at the start of at most `anchors` chunks, whatever the length; the
   others are recomputed by running backwards in time (`backward`).
 
-The last two also store the values of tanh of the last chunks, as many as a fixed amount of memory
-holds (`chunks.replay_chunks`): with them a chunk is run again without its matrix products.
+The last two also store the values of tanh of the last chunks, as many as fit in a fixed amount of
+memory (`chunks.replay_chunks`): with them a chunk is recomputed without matrix products.
 
-On a GPU everything is the same but the kernels and the length of a chunk (`shared.columns`).
-
-Dropout masks lie on the outputs of a layer as the layers above read them. Where `lengths` say that
-a sequence has ended, its state rests, its outputs are zero, and its input is not read.
+On a GPU only the kernels and the length of a chunk are different (`shared.columns`). Dropout masks
+multiply the outputs of a layer as the layers above read them. After the end of a sequence according
+to `lengths`, its state stays, its outputs are zero, and its input is not read.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Layer:
     sizes: tuple[int, ...]
 
     def blocks(self) -> list[tuple[int, Tensor]]:
-        """Return each source with its part of the input matrix, (hidden, size)."""
+        """Return each source with its block of the input matrix, (hidden, size)."""
         parts = self.input_weight.detach().split(self.sizes, dim=1)
         return [(i, part.contiguous()) for i, part in zip(self.sources, parts, strict=True)]
 
@@ -60,7 +59,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """What the forward pass stores for the backward pass."""
+    """The states that the forward pass stores for the backward pass."""
 
     states: Tensor  # (stored states, layers, position and velocity, columns)
     spacing: int  # chunks from one stored state to the next
@@ -70,10 +69,10 @@ class Checkpoints:
 
 @dataclass
 class Work:
-    """Buffers for one chunk of some sequences, and the parameters as the kernels read them.
+    """Buffers for one chunk of some sequences, and the parameters in the layout of the kernels.
 
-    The length of a chunk is that for the whole batch: shards run at the same time and divide the
-    cache among them.
+    The length of a chunk is that for the whole batch, since shards run at the same time and share
+    the cache.
     """
 
     limits: KernelLimits
@@ -93,7 +92,7 @@ class Work:
         self.hidden, item_size = self.layers[0].weight.shape[0], self.x.element_size()
         width = batch * self.hidden
         self.chunks = ranges(self.steps, self.chunk)
-        # Layers whose product takes longer than reading stored values of tanh.
+        # Layers whose product takes longer than loading stored values of tanh.
         sizes = [sum(layer.sizes) for layer in self.layers]
         self.wide = [at for at, size in enumerate(sizes) if size >= self.limits.wide]
         numbers = (self.chunk, width, len(self.wide), item_size)
@@ -148,11 +147,11 @@ class Work:
         return masked.view(-1, self.hidden)
 
     def rebuild(self, span: tuple[int, int], state: Tensor, *, backwards: bool) -> list[Tensor]:
-        """Recompute positions and tanh of a chunk; return what each layer's readers read.
+        """Recompute positions and tanh of a chunk; return the outputs of each layer for readers.
 
-        Positions go into their buffer; where the values of tanh are is left in
-        `chunk_tanh_values`. `state` (layers, 2, columns) is carried from the chunk's start to its
-        end, or, when `backwards`, from its end to its start.
+        Positions are written to their buffer; `chunk_tanh_values` refers to the values of tanh.
+        `state` (layers, 2, columns) is advanced from the chunk's start to its end, or, if
+        `backwards`, from its end to its start.
         """
         start, stop = span
         remaining, outputs = self.remaining(start, stop), [self.input(start, stop)]
@@ -182,9 +181,9 @@ def run_stack(
     Args:
         work: The layers and the input.
         state: (layers, 2, columns), position and velocity; advanced in place.
-        gradient: What to store for a backward pass; None for nothing.
-        output: Where the positions of the last layer go, (steps, batch, hidden); None if
-            nobody reads them. Any strides will do, except for "stored", which stores them.
+        gradient: The method of the backward pass; None if there is none.
+        output: The positions of the last layer, (steps, batch, hidden), to be filled, or None. Any
+            strides are allowed, except for "stored", which saves them.
     """
     if gradient == "stored":
         return _run_stored(work, state, output)

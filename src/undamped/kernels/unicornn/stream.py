@@ -1,7 +1,7 @@
-"""A stack of oscillators fed one sample at a time, with everything prepared beforehand.
+"""A stack of oscillators for one sample at a time, with prepared parameters and buffers.
 
 The arithmetic is the forward pass of `stack` for a chunk of one step: the same products and the
-same kernel, so that a stream gives the bits of a whole sequence.
+same kernel, so that a stream has the same bits as a whole sequence.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ def _transposed_blocks(layer: Layer) -> list[tuple[int, Tensor]]:
 
 
 class PreparedStack:
-    """Parameters of a stack, arranged for single steps; nothing of a step is kept.
+    """Parameters of a stack in the layout for single steps, without state.
 
-    The parameters are those of the moment of creation. Several threads may use one at a time.
-
-    Args:
-        layers: Parameters and wiring of each layer.
+    Parameters are copied at creation. Several threads may use one at the same time. Args: layers:
+    Parameters and connections of each layer.
     """
 
     def __init__(self, layers: list[Layer]) -> None:
@@ -69,12 +67,9 @@ class PreparedStack:
 class OscillatorStream:
     """The state of a stack and the buffers for one step.
 
-    The parameters are those of the moment of creation. Gradients do not flow through a stream.
-
-    Args:
-        layers: Parameters and wiring of each layer.
-        position: (layers, batch, hidden), copied.
-        velocity: (layers, batch, hidden), copied.
+    Parameters are copied at creation. A stream has no gradient. Args: layers: Parameters and
+    connections of each layer. position: (layers, batch, hidden), copied. velocity: (layers, batch,
+    hidden), copied.
     """
 
     def __init__(self, layers: list[Layer], position: Tensor, velocity: Tensor) -> None:
@@ -104,8 +99,8 @@ class OscillatorStream:
             self._first_input, self._first_output = self._input[0], self._output[0]
 
     def push(self, x: Tensor) -> Tensor:
-        """Take a sample (batch, input), or (input,) of a single stream; return its output."""
-        # Everything a step needs was made beforehand: here every microsecond counts.
+        """Advance by a sample (batch, input), or (input,) of a single stream; return its output."""
+        # Everything is prepared in the constructor: a step takes microseconds.
         if type(x) is not Tensor or x.requires_grad or x.dtype is not self._dtype:
             x = fitting(x, self._sample_shape, self._dtype).detach()
         single = x.shape == self._single_shape
@@ -114,7 +109,7 @@ class OscillatorStream:
         elif x.shape == self._sample_shape:
             self._input.copy_(x)
         else:
-            fitting(x, self._sample_shape, self._dtype)  # which says what is wrong
+            fitting(x, self._sample_shape, self._dtype)  # raises an error that names the mismatch
         kernel = self._kernel
         for blocks, into, arguments in self._layers:
             source, block = blocks[0]

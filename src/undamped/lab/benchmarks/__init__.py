@@ -1,1 +1,1 @@
-"""Benchmarks: ours beside what a user would otherwise pick, in one run, as ratios."""
+"""Benchmarks: this library compared with its alternatives, in one run, as ratios."""

@@ -1,8 +1,9 @@
 """Small networks on a busy machine: how much a pass is slowed by other programs on its cores.
 
-Every pass is timed while nothing else of this benchmark runs, and again beside one busy process per
-core. A loop of plain Python, which has one thread, shows the slowdown of fair scheduling; a pass
-whose threads wait for each other is slowed many times as much. Run it on an otherwise idle machine.
+Every pass is timed while nothing else of this benchmark runs, and again next to one busy process
+per core. A loop of plain Python, which has one thread, shows the slowdown of fair scheduling; a
+pass whose threads wait for each other is slowed many times as much. Run it on an otherwise idle
+machine.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Slowdown:
     Args:
         name: Its name.
         idle: Seconds of a pass on the idle machine, the median of all rounds' means.
-        busy: The same beside other processes.
+        busy: The same next to other processes.
         slowdown: Busy over idle, the median of all rounds.
     """
 
@@ -79,7 +80,7 @@ class Slowdown:
 def run(
     *, networks: str = "", rounds: int = 3, quick: bool = False, progress: Progress = silent
 ) -> Report:
-    """Small networks beside one busy process per core: how much a pass is slowed.
+    """Small networks next to one busy process per core: the slow-down of a pass.
 
     Args:
         networks: Names separated by commas; all recurrent networks by default.
@@ -105,7 +106,7 @@ def run(
     loop, threads = records[0].slowdown, torch.get_num_threads()
     title = (
         f"Forward and backward pass, {SHAPE.steps} steps, batch {SHAPE.batch}, "
-        f"{SHAPE.units} units, {threads} threads, beside {processes} busy processes."
+        f"{SHAPE.units} units, {threads} threads, next to {processes} busy processes."
     )
     bars = {"": {record.name: record.slowdown for record in records}}
     limits = {f"{LIMIT:g} times {LOOP}": LIMIT * loop}

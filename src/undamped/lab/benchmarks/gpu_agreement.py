@@ -1,4 +1,4 @@
-"""The GPU kernels beside the plain loops, in Triton's interpreter, which needs no GPU.
+"""The GPU kernels compared with the plain loops, in Triton's interpreter, which needs no GPU.
 
 `python -m undamped.lab.benchmarks.gpu_agreement STEPS KERNEL...` in a process with
 TRITON_INTERPRET=1 prints a line of JSON for each case: the largest error of all results and all

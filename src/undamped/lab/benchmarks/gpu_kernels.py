@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from undamped._base.errors import MissingPackageError, OptionError
-from undamped.kernels.dispatch import triton_is_there
+from undamped.kernels.dispatch import has_triton
 from undamped.lab.benchmarks.timing import benchmark
 from undamped.lab.report.table import Progress, Report, Table, silent
 
@@ -183,7 +183,7 @@ def run(
     Example:
         >>> result = run(steps="7", targets="")
     """
-    if not triton_is_there():
+    if not has_triton():
         raise MissingPackageError(
             "bench gpu-kernels needs Triton (Linux only). Install it with "
             "pip install 'undamped[gpu]'.",

@@ -1,4 +1,4 @@
-"""Linear recurrences: the scan beside torch's, a stack of LinOSS blocks beside a bound and JAX.
+"""Linear recurrences: the scan against torch's, a stack of LinOSS blocks against a bound and JAX.
 
 The lower bound of a stack is what it cannot do without: its matrix products, forward and backward,
 and its scans. Memory is measured in separate processes, with the mean of all outputs as readout.
@@ -42,7 +42,7 @@ sixteenth of it."""
 def run(
     *, rounds: int = 5, quick: bool = False, jax: bool = True, progress: Progress = silent
 ) -> Report:
-    """Linear recurrences beside torch's associative scan, a lower bound and JAX: speed and memory.
+    """Linear recurrences against torch's associative scan, a lower bound and JAX: speed and memory.
 
     Args:
         rounds: How often each candidate is timed.

@@ -1,4 +1,4 @@
-"""Solvers beside torchdiffeq and the bare field: time per evaluation, gradients, memory.
+"""Solvers compared with torchdiffeq and the bare field: time per evaluation, gradients, memory.
 
 Everything is timed in turn in one run, so that a busy machine slows all alike, and in seconds of
 this process where torch has one thread; ratios are the numbers to quote. torchdiffeq is used where
@@ -206,7 +206,7 @@ class FieldTiming:
 
 @benchmark("ode")
 def run(*, rounds: int = 7, quick: bool = False, progress: Progress = silent) -> Report:
-    """Solvers beside torchdiffeq and the bare field: time per evaluation, gradients, memory.
+    """Solvers compared with torchdiffeq and the bare field: time per evaluation, gradients, memory.
 
     Args:
         rounds: How often everything is timed.

@@ -1,8 +1,9 @@
-"""Physics networks beside alternatives in plain PyTorch: seconds, memory, gradients.
+"""Physics networks compared with alternatives in plain PyTorch: seconds, memory, gradients.
 
 Every section builds one network with one set of weights and computes the same result in several
-ways, in one run: closed gradients beside autograd's (hnn), long symplectic trajectories in constant
-memory (srnn), accelerations of a Lagrangian network beside torch.func and a loop (lnn).
+ways, in one run: closed gradients compared with autograd's (hnn), long symplectic trajectories in
+constant
+memory (srnn), accelerations of a Lagrangian network compared with torch.func and a loop (lnn).
 
     undamped bench physics
 """
@@ -40,7 +41,7 @@ Section = tuple[Table, dict[str, Any]]
 def run(
     *, rounds: int = 7, only: Sequence[str] = (), quick: bool = False, progress: Progress = silent
 ) -> Report:
-    """Physics networks beside autograd: seconds of a step, memory of long trajectories.
+    """Physics networks compared with autograd: seconds of a step, memory of long trajectories.
 
     Args:
         rounds: How often each candidate is timed.

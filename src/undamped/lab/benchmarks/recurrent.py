@@ -1,4 +1,4 @@
-"""The recurrent networks beside those of torch and torchrecurrent: speed and memory.
+"""The recurrent networks compared with those of torch and torchrecurrent: speed and memory.
 
 All networks of the registry are timed in turn, forward and backward, in one run, and quoted as
 multiples of nn.RNN(tanh), also per product with a hidden × hidden matrix of a step: an LSTM has
@@ -8,7 +8,7 @@ structured matrices must be faster than dense ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -127,19 +127,26 @@ class Measurement:
 
 
 @benchmark("recurrent")
-def run(*, rounds: int = 5, quick: bool = False, progress: Progress = silent) -> Report:
-    """The recurrent networks beside those of torch and torchrecurrent: speed and memory.
+def run(
+    *,
+    rounds: int = 5,
+    quick: bool = False,
+    only: Sequence[str] = (),
+    progress: Progress = silent,
+) -> Report:
+    """The recurrent networks compared with those of torch and torchrecurrent: speed and memory.
 
     Args:
         rounds: How often each network is timed.
         quick: Small shapes, and the memory of few networks.
+        only: Networks to time in addition to those of torch; all by default.
         progress: Called with a name after every measurement.
 
     Example:
         >>> result = run(quick=True)
     """
     shape, large_shape = (QUICK_SHAPE, QUICK_LARGE) if quick else (SHAPE, LARGE)
-    names = (*TORCH_NETWORKS, *networks())
+    names = (*TORCH_NETWORKS, *(only or networks()))
     candidates = {**_candidates(names, shape), **_torchrecurrent_candidates(shape)}
     # A network of torchrecurrent directly after ours of the same name, so that both are timed in
     # the same minute.

@@ -1,4 +1,4 @@
-"""A training step of CoRelNet with each distinct image encoded once, beside all images.
+"""A training step of CoRelNet with each distinct image encoded once, compared with all images.
 
 A trial repeats few objects: a batch of distribution-of-three with five training objects has 864
 images, of which five are different. The plain version is straightforward PyTorch: the encoder on

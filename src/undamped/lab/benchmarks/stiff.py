@@ -1,4 +1,4 @@
-"""Implicit methods beside SciPy's Radau on the stiff test set: calls, seconds, errors.
+"""Implicit methods compared with SciPy's Radau on the stiff test set: calls, seconds, errors.
 
 Both sides count calls of the field and Jacobians separately, and call the same field, written in
 torch. SciPy's seconds with the field written in NumPy, which is many times as fast on three
@@ -241,7 +241,7 @@ def run(
     quick: bool = False,
     progress: Progress = silent,
 ) -> Report:
-    """Implicit methods beside SciPy's Radau on the stiff test set: calls, seconds, errors.
+    """Implicit methods compared with SciPy's Radau on the stiff test set: calls, seconds, errors.
 
     Args:
         method: Our method, by its name.

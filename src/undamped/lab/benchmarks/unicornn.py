@@ -1,4 +1,4 @@
-"""UnICORNN beside common alternatives: speed, memory against length, streaming.
+"""UnICORNN compared with common alternatives: speed, memory against length, streaming.
 
 Everything is measured in one run, candidates in turn, and quoted as ratios. The lower bound
 ("floor") is the cost of the arithmetic alone: the matrix products that every pass needs (forward,
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
 from undamped._base.registry import models
-from undamped.kernels.dispatch import plain_loops, triton_is_there
+from undamped.kernels.dispatch import has_triton, plain_loops
 from undamped.lab.benchmarks.timing import (
     Candidates,
     Timing,
@@ -85,7 +85,7 @@ Memory = Mapping[str, Mapping[int, int]]
 def run(
     *, rounds: int = 7, quick: bool = False, device: str = "cpu", progress: Progress = silent
 ) -> Report:
-    """UnICORNN beside common alternatives: speed, memory against length, streaming.
+    """UnICORNN compared with common alternatives: speed, memory against length, streaming.
 
     Args:
         rounds: How often each candidate is timed; the slow ones fewer times.
@@ -401,7 +401,7 @@ def usable_gpu(device: str) -> torch.device:
         raise OptionError(
             f"No such GPU: {device} (torch finds {count}). Leave --device out to measure the CPU."
         )
-    if not triton_is_there():
+    if not has_triton():
         raise OptionError("Triton is not installed. Install it with pip install 'undamped[gpu]'.")
     return card
 

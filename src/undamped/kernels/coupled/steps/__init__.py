@@ -1,7 +1,7 @@
 """The elementwise steps of `coupled_scan`, by name and constants, without their kernels.
 
-A compiler that traces a network needs no more. The kernels are in the module of this package that
-`kernel_module` names; it imports Numba, when a loop is first needed.
+Tracing a network needs no more. The kernels are in the module of this package that `kernel_module`
+names; it is imported, and Numba with it, when a loop is first needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ComplexModRelu(Activation, module="activation"):
     """state' = s relu(|s| + b)/(|s| + ε) for complex s, as (real | imaginary) side by side.
 
     Args:
-        softening: The number ε that keeps the division from zero.
+        softening: The number ε that prevents division by zero.
     """
 
 
@@ -101,7 +101,7 @@ class Lipschitz(Step, module="euler", adds_projection=False):
 
 
 class LongShort(Step, module="gated", has_memory=True):
-    """The LSTM step: gates i, f, g, o from product + projected, a memory beside the state."""
+    """The LSTM step: gates i, f, g, o from product + projected, a separate memory."""
 
 
 class NormalisedLongShort(Step, module="normalised", adds_projection=False, has_memory=True):
@@ -131,7 +131,7 @@ class LightRecurrence(Step, module="gated", adds_projection=False, has_memory=Tr
 
 
 class LongExpressive(Step, module="lem", adds_projection=False, has_memory=True):
-    """Two states, the slow one reading the fast one; weights: Wᵀ and W of its product.
+    """Two states, of which the slow one reads the fast one; weights: Wᵀ and W of its product.
 
     Args:
         step: The longest step Δt.

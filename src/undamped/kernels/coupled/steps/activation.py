@@ -1,10 +1,10 @@
 """Elementwise steps that are one function: tanh, (leaky) relu, modReLU real and complex.
 
-All of them find their slope in the new state, so nothing is computed again in the backward pass.
-Beside a loop, each has kernels of one time for structured operators, which are called from Python:
-(product, new, weights, constants, buffer) in the forward pass, where those that work in place are
-given `new` twice; (new, grad_new, grad_product, parts) in the backward pass, where the parts are
-weights, their gradients, constants and a buffer.
+Their slope follows from the new state, so the backward pass recomputes nothing. In addition to a
+loop, each has kernels of one time for structured operators, which are called from Python: (product,
+new, weights, constants, buffer) in the forward pass, where `product` is `new` for those that work
+in place; (new, grad_new, grad_product, parts) in the backward pass, where the parts are weights,
+their gradients, constants and a buffer.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def relu_forward(product: Any, new: Any, weights: Any, constants: Any, buffer: A
     for b in range(new.shape[0]):
         row = new[b]
         for j in range(new.shape[1]):
-            # Zero times −∞ is NaN; a NaN in the row stays one.
+            # Not leak · new alone: zero times −∞ is NaN. A NaN in the row stays NaN.
             low = zero if slope == zero and row[j] <= zero else slope * row[j]
             row[j] = row[j] if row[j] > zero else low
 

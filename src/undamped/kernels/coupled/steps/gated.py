@@ -22,7 +22,7 @@ from undamped.kernels.coupled.loop import (
 from undamped.kernels.shared.tanh import sigmoid, tanh
 
 # In all kernels one array is written per loop: the compiler then vectorises it. For the same
-# reason numbers that belong to all units sum their gradients per unit first.
+# reason gradients of scalars are first summed per unit.
 
 
 @step_function

@@ -2,7 +2,7 @@
 
     s₀ = state,  s_{k+1} = s_k + η_k (tanh(L(s_k) + projected) − α s_k),  state' = s_K − state
 
-Only the states are kept. A chunk's iterates are found again with K large products.
+Only the states are saved. The iterates of a chunk are recomputed with K large products.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def iterated_forward(chunk: Any, t: int, weights: Any, constants: Any) -> None:
 
 
 @njit(**LOOP)
-def _iterate_again(product: Any, before: Any, after: Any, step: Any, decay: float) -> None:
+def _recompute_iterate(product: Any, before: Any, after: Any, step: Any, decay: float) -> None:
     # One iteration, where the product is overwritten with its tanh, for the slope.
     alpha = product.dtype.type(decay)
     for b in range(product.shape[0]):
@@ -114,7 +114,7 @@ class IteratedPass(CompiledPass):
     def backward_chunk(
         self, chunk: int, start: int, stop: int, x: Tensor, output_gradient: Tensor
     ) -> Tensor:
-        """Find the iterates again, then go back through all of them at every time."""
+        """Recompute the iterates, then backpropagate through all of them at every time."""
         sizes, steps = self.weights[0], stop - start
         projected = self.projected[:steps]
         self.projection.recompute(chunk, x, projected)
@@ -129,7 +129,7 @@ class IteratedPass(CompiledPass):
             )
             self.operator.apply(before, add, product)
             arrays = product.numpy(), before.numpy(), after.numpy()
-            _iterate_again(*arrays, size, *self.step.constants)
+            _recompute_iterate(*arrays, size, *self.step.constants)
         self.run_backward_loop(
             start,
             stop,

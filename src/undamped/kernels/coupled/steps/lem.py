@@ -1,9 +1,9 @@
-"""The step of LEM: the slow state reads the fast one after that has moved, a second product.
+"""The step of LEM: the slow state reads the new fast one, by a second product.
 
     z' = z + a (tanh(p₃) − z),  y' = y + c (tanh(s) − y),  s = W z' + projected₄
     a = Δt σ̂(p₁),  c = Δt σ̂(p₂),  p = product(y) + projected₁₂₃
 
-The memory z is known at every step, so the backward pass finds the second product of a chunk at
+The memory z is known at every step, so the backward pass computes the second product of a chunk at
 once, and its gradient as well.
 """
 
@@ -117,23 +117,23 @@ def lem_backward(chunk: Any, t: int, weights: Any, gradients: Any, constants: An
 class LongExpressivePass(CompiledPass):
     """The pass of one shard, with a second product a step."""
 
-    def _moved(self, chunk: int) -> Tensor:
+    def _fast_states(self, chunk: int) -> Tensor:
         """Return z after every step of a chunk, (steps × sequences, hidden)."""
         return self.states_of(*self.chunks[chunk])[1][1:].flatten(0, 1)
 
     def recompute_sums(self, chunk: int, x: Tensor, read: Tensor) -> None:
-        """Find the second product of a chunk again, too."""
+        """Recompute the second product of a chunk, too."""
         super().recompute_sums(chunk, x, read)
         last = self.projected[: len(x), :, self.product_width :]
-        last += (self._moved(chunk) @ self.shard.weights[0]).view(last.shape)
+        last += (self._fast_states(chunk) @ self.shard.weights[0]).view(last.shape)
 
     def backward_chunk(
         self, chunk: int, start: int, stop: int, x: Tensor, output_gradient: Tensor
     ) -> Tensor:
-        """Go back through a chunk, then add up the gradient of the second matrix."""
+        """Backpropagate through a chunk, then sum the gradient of the second matrix."""
         gradient = super().backward_chunk(chunk, start, stop, x, output_gradient)
         drive = gradient[..., self.product_width :].flatten(0, 1)
-        self.weight_gradients[0] += self._moved(chunk).t() @ drive
+        self.weight_gradients[0] += self._fast_states(chunk).t() @ drive
         return gradient
 
 

@@ -1,8 +1,8 @@
 """Steps with layer normalisation, zoneout and dropout: LSTM and GRU.
 
-After what the step reads of the input, the projected input has columns of masks where the second
-constant says so: which units keep their memory and their state (`zoneout`), then the factors of
-the candidate. The first constant says whether products and memory are normalised.
+The first constant is 1 if products and memory are normalised. The second is 1 if further columns of
+the projected input are masks: the units that keep their memory and their state (`zoneout`), then
+the factors of the candidate.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def lstm_memory(buffer: Any, x: Any, before: Any, size: int, masks: Any) -> None
 
 @helper
 def output_gate_backward(buffer: Any, squashed: Any, outer: Any, size: int) -> None:
-    """Replace the gradient of the output in the buffer by that of what the last tanh reads."""
+    """Replace the gradient of the output in the buffer by that of the argument of the last tanh."""
     o, raw, unit = buffer[3], buffer[4], squashed.dtype.type(1)
     for j in range(size):
         outer[3 * size + j] = raw[j] * squashed[j] * o[j] * (unit - o[j])
@@ -150,7 +150,7 @@ def output_gate_backward(buffer: Any, squashed: Any, outer: Any, size: int) -> N
 
 @helper
 def memory_backward(buffer: Any, grad: Any, grad_cell: Any, outer: Any, size: int) -> None:
-    """Go back from the new memory to the input gate, the candidate and the states before."""
+    """Backpropagate from the new memory to the input gate, the candidate and the old states."""
     i, f, g, raw, unit = buffer[0], buffer[1], buffer[2], buffer[4], grad.dtype.type(1)
     for j in range(size):
         raw[j] += grad_cell[j]
@@ -275,7 +275,7 @@ def gru_gates(total: Any, x: Any, size: int, r: Any, z: Any, candidate: Any) -> 
 
 @helper
 def gru_masks_backward(buffer: Any, x: Any, grad: Any, size: int) -> None:
-    """Go back through zoneout and dropout; what zoneout retains goes to the buffer."""
+    """Backpropagate through zoneout and dropout; zoneout's direct part goes to the buffer."""
     candidate, inner, carried, unit = buffer[2], buffer[3], buffer[4], grad.dtype.type(1)
     for j in range(size):
         carried[j] = grad[j] * x[3 * size + j]
