@@ -48,7 +48,7 @@ from undamped.lab.data.published.formats.images import _cifar_pickle, read_idx
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.export import subject_of
 from undamped.lab.export.live import LiveModel
-from undamped.lab.files import _CHECKSUM, _checksum
+from undamped.lab.files import _CHECKSUM, _FORMAT, _checksum
 from undamped.lab.report import ModelReport
 from undamped.lab.report.model_report import plots
 from undamped.lab.report.watch import Watch
@@ -156,11 +156,11 @@ def damaged_archive(content: bytes, rng: random.Random) -> bytes:
         return damaged(content, rng)
     made = BytesIO()
     with zipfile.ZipFile(BytesIO(content)) as old, zipfile.ZipFile(made, "w") as new:
-        choice = rng.choice(old.namelist())
+        chosen = rng.choice(old.namelist())
         for name in old.namelist():
             member = old.read(name)
             kind = rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
-            new.writestr(name, damaged(member, rng) if name == choice else member, kind)
+            new.writestr(name, damaged(member, rng) if name == chosen else member, kind)
     return made.getvalue()
 
 
@@ -172,8 +172,9 @@ def damaged_tensors(content: bytes, rng: random.Random) -> bytes:
     size = struct.unpack("<Q", content[:8])[0]
     metadata = json.loads(content[8 : 8 + size]).get("__metadata__", {})
     metadata.pop(_CHECKSUM, None)
-    if metadata and rng.random() < 0.8:
-        name = rng.choice(sorted(metadata))
+    others = sorted(metadata.keys() - {_FORMAT})
+    if others and rng.random() < 0.8:
+        name = rng.choice([*others, _FORMAT])
         metadata[name] = damaged_json(metadata[name].encode(), rng).decode(errors="replace")
     else:
         name = rng.choice(list(tensors))

@@ -99,6 +99,14 @@ def test_decimal_commas(mark, tmp_path):
     assert read(tmp_path, quoted, decimal=",").series[0].tolist() == [[1.5, 2], [2.5, 3]]
 
 
+def test_long_names_are_shortened_in_messages(tmp_path):
+    name = "y" * 5000
+    for text in (f"x,{name}\n1,2\n2,two\n", f"id,time,x\n{name},1,1\n{name},1,2\n"):
+        with pytest.raises(DataError, match="yyy … yyy") as caught:
+            read(tmp_path, text)
+        assert len(str(caught.value)) < 1000
+
+
 def test_words_for_missing_values(tmp_path):
     words = ["n/a", "N/A", "--", "-", "NA", "null", "#N/A", ""]
     table = "x,y,state\n" + "".join(f"{word},1,a\n" for word in words) + "2,1,b\n-999,1,b\n"

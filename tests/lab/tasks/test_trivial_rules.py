@@ -62,7 +62,7 @@ def test_every_relation_task_states_its_best_trivial_rule(name, options, reached
     assert task.baseline == tasks[name](**options).baseline
 
 
-@pytest.mark.parametrize(("name", "most"), [("between", 0.6), ("occurs", 0.61), ("xoccurs", 0.76)])
+@pytest.mark.parametrize(("name", "most"), [("between", 0.6), ("occurs", 0.56), ("xoccurs", 0.76)])
 def test_hard_false_cases_are_not_told_by_counting(name, most):
     assert counting(game(name)) > 0.99
     hard = game(name, negatives="hard")
@@ -94,7 +94,8 @@ def test_hard_cases_keep_the_relation(name):
             holds = set(cells) in lines and a == c != b
         else:
             (above,) = (item for item in row[:3] if item != BLANK)
-            others = list(row[6:])
+            others = [item for item in row[3:] if item != BLANK]
+            assert len(others) == (6 if name == "occurs" else 3)
             holds = above in others
             if holds and name == "xoccurs":
                 others.remove(above)

@@ -286,7 +286,7 @@ def _train_on(run: Run, model: TaskModel, batches: list[Batch], lose: float) -> 
     model.eval()
     after = evaluate(model, task, "valid", options.batch_size).metric
     worse = before - after if task.higher_is_better else after - before
-    if worse > lose * abs(before):
+    if not worse <= lose * abs(before):  # also where a score is not a number
         raise DataError(
             f"The update was discarded: on the old validation split, {task.metric} would go from "
             f"{before:.4g} to {after:.4g}. Train again with all recordings, or allow it with "

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from undamped._base.errors import DataError
+from undamped._base.errors import DataError, shortened
 from undamped.lab.data.recordings.labels import as_labels, comparable
 from undamped.lab.data.recordings.series import SeriesSet
 
@@ -129,7 +129,7 @@ def refuse_other_units(before: dict[str, Any], after: dict[str, Any], source: st
         ratio, moved = new["std"] / old["std"], abs(new["mean"] - old["mean"]) / old["std"]
         if ratio > _UNIT or ratio < 1 / _UNIT or moved > _UNIT:
             raise DataError(
-                f"{source}: channel '{name}' has mean {new['mean']:.4g} and standard deviation "
-                f"{new['std']:.4g}, but {old['mean']:.4g} and {old['std']:.4g} in training, as if "
-                "it were in another unit. Convert it, or train a new model."
+                f"{source}: channel '{shortened(name)}' has mean {new['mean']:.4g} and standard "
+                f"deviation {new['std']:.4g}, but {old['mean']:.4g} and {old['std']:.4g} in "
+                "training, as if it were in another unit. Convert it, or train a new model."
             )

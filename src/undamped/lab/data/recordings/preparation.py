@@ -442,7 +442,7 @@ def _channel_moments(training: SeriesSet) -> tuple[np.ndarray, np.ndarray]:
         count += observed.sum(0)
         total += np.where(observed, values, 0.0).sum(0)
     for name, number, value in zip(training.channels, count, total, strict=True):
-        channel = f"{training.source}: channel '{name}'"
+        channel = f"{training.source}: channel '{shortened(name)}'"
         if number == 0:
             raise DataError(
                 f"{channel} has only missing values in the training split. Leave it out with "

@@ -36,7 +36,8 @@ class RelationalGames(TrialTask):
             "left-of": the darker of two is to the left.
         negatives: How false cases are drawn: "published", like the published images as far as they
             are known, where counting distinct objects often reveals them; "hard", for "between",
-            "occurs", "xoccurs" and "row-matching", so that it does not.
+            "occurs" (then with six objects below), "xoccurs" and "row-matching", so that it
+            reveals as little as it can.
         seed: Seed of the data.
 
     Example:
@@ -94,11 +95,12 @@ class RelationalGames(TrialTask):
         """The best trivial rule, which counts objects or uses which cells are occupied."""
         train = self._rule(Sampler(family("pentominoes"), TRIALS, self.generator("train", 0)))
         test = self.trials("test", 0, self.held_out["test"])
+        start, where = (
+            (3, "below the first row") if "occurs" in self.game else (6, "in the last row")
+        )
         rules: dict[str, Rule] = {
             "the number of distinct objects": lambda grids: distinct(grids, BLANK),
-            "the number of distinct objects in the last row": lambda grids: distinct(
-                grids[6:], BLANK
-            ),
+            f"the number of distinct objects {where}": lambda grids: distinct(grids[start:], BLANK),
             "which cells are occupied": _occupied,
         }
         return best_rule(rules, (train[0].T, train[1]), (test[0].T, test[1]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from undamped._base.errors import DataError, OptionError
+from undamped._base.errors import DataError, OptionError, shortened
 from undamped._base.options import unknown_name
 from undamped.lab.data.recordings.formats.table.rows import NO_NUMBER
 from undamped.lab.data.recordings.series import Resolution
@@ -53,9 +53,8 @@ class Position(NamedTuple):
             row: The row in the block.
             problem: What is wrong, and what to do.
         """
-        return DataError(
-            f"{self.path}: column '{column}', row {self.rows_before + row + 1}: {problem}"
-        )
+        place = f"column '{shortened(column)}', row {self.rows_before + row + 1}"
+        return DataError(f"{self.path}: {place}: {problem}")
 
 
 def is_text(block: DataFrame, name: str, decimal: str = ".") -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from undamped._base.errors import DataError
+from undamped._base.errors import DataError, shortened
 from undamped.lab.data.recordings.formats.table.columns import Columns
 from undamped.lab.data.recordings.grid import fill_holes
 from undamped.lab.data.recordings.series import SeriesSet
@@ -143,7 +143,7 @@ def _without_duplicates(
         name = "0" if codes is None else meta["ids"][codes[row]]
         option = "" if on_disk else " set duplicates=first or duplicates=mean,"
         raise DataError(
-            f"{source}: series '{name}' has two rows with the timestamp "
+            f"{source}: series '{shortened(name)}' has two rows with the timestamp "
             f"{_format_timestamp(times[row], meta)}. Remove one of them,{option} or name the id "
             "column with id=."
         )
@@ -204,10 +204,10 @@ def _groups(
     for (start, stop), name in zip(spans, ids, strict=True):
         codes = np.unique(columns["group"][start:stop])
         if len(codes) > 1:
-            names = ", ".join(meta["groups"][code] for code in codes[:2])
+            names = ", ".join(shortened(meta["groups"][code]) for code in codes[:2])
             raise DataError(
-                f"{source}: series '{name}' belongs to {len(codes)} groups ({names}, …), but "
-                "should belong to one. Check the id and group columns."
+                f"{source}: series '{shortened(name)}' belongs to {len(codes)} groups ({names}, "
+                "…), but should belong to one. Check the id and group columns."
             )
         groups.append(meta["groups"][codes[0]])
     return np.array(groups)
