@@ -246,11 +246,11 @@ class SequenceForecaster(SequenceEstimator):
         preparation = self.preparation_
         past, blocks = [self._read(values) for values in series], []
         for _ in range(-(-horizon // self.horizon_)):
+            if blocks:
+                past = [self._read(np.concatenate(p)) for p in zip(past, blocks[-1], strict=True)]
             forecasts = preparation.to_forecasts(self._outputs(past)) + self._offset(past)
             block = forecasts * preparation.target_std + preparation.target_mean
             blocks.append(block)
-            extended = zip(past, block, strict=True)
-            past = [self._read(np.concatenate(pair)) for pair in extended]
         return np.concatenate(blocks, axis=1)[:, :horizon]
 
     def _bounds(self, series: list[np.ndarray], horizon: int, levels: list[float]) -> np.ndarray:
