@@ -103,7 +103,8 @@ def _regress(y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, float]:
 def _alternate(y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     """Return β, its t values, and the logarithm of the standard deviation of ε."""
     count, _, size = z.shape
-    beta = np.zeros(size)
+    beta, inverse = np.zeros(size), np.eye(size)
+    target, filtered = y[:, 0], z[:, 0]
     for _ in range(_TURNS):
         noise = y - z @ beta
         lagged = np.column_stack([np.ones(count), noise[:, 1:]])
