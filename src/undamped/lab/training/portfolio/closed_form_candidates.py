@@ -24,11 +24,11 @@ from undamped.lab.training.recipes import merged
 from undamped.models.for_task import check_options, model_for
 
 CANDIDATES = (
-    *("guess", "bank", "boosting", "minirocket"),
+    *("guess", "bank", "location-bank", "boosting", "minirocket"),
     *("multirocket-hydra", "quant", "rdst"),
 )
 """The cheapest first."""
-NOT_FOR_FORECASTS = ("quant", "rdst")
+NOT_FOR_FORECASTS = ("quant", "rdst", "location-bank")
 FORECASTERS = ("seasonal-naive", "ridge-lags", "combination", "ets", "theta", "mstl")
 """The candidates of a forecast, which are tried after the cheapest and before the others."""
 INTERMITTENT = ("croston", "tsb")
