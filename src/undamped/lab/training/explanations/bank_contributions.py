@@ -95,7 +95,7 @@ def bank_contributions(model: OscillatorBank, sequence: Batch, direction: Tensor
         extremes = responses.detach().argmax(0), responses.detach().argmin(0)
         located = zip(extremes, slope[stop:], centre[stop:], strict=False)
         for at, location_slope, location_centre in located:
-            times.index_add_(0, at, location_slope * ((at + 1) / steps - location_centre))
+            times.index_add_(0, at, location_slope * ((at + 1).double() / steps - location_centre))
     period = 2 * torch.pi / dynamics.rates().frequency
     by_oscillator = parts.view(-1, dynamics.count).sum(0)
     output = float(direction.double() @ bank.readout(standard.clamp(-LIMIT, LIMIT)).detach())
