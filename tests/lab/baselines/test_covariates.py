@@ -87,7 +87,7 @@ def test_later_values_are_inputs_and_nothing_else_of_the_future():
     task = task_of(table, **KNOWN)
     assert task.preparation.channels == [*CHANNELS, "price+5"]
     assert task.preparation.forecast == ["sales"] and task.preparation.file_channels == CHANNELS
-    assert task.task_shape.forecast.known == ((1, 3),)
+    assert task.task_shape.forecast.covariates == ((1, 3),)
     assert TaskShape.from_dict(task.task_shape.to_dict()) == task.task_shape
     batch = task.batch("train", 0, 4)
     raw = batch.inputs.numpy() * task.preparation.std + task.preparation.mean

@@ -87,10 +87,10 @@ class ForecastModel(ClosedFormModel):
     @torch.no_grad()
     def _fit_effects(self, batches: Batches) -> None:
         """Estimate the effects of covariates with known future values, if there are any."""
-        histories = [self._history(batch) for batch in batches] if self.forecast.known else []
+        histories = [self._history(batch) for batch in batches] if self.forecast.covariates else []
         values = [past for history in histories for past in history.values]
         if values:
-            now = [now for now, _ in self.forecast.known]
+            now = [now for now, _ in self.forecast.covariates]
             past = [inputs[:, now] for history in histories for inputs in history.inputs]
             effects = fit_effects(values, past, self.forecast.season, self.shape.horizon)
             self.effects.store(**effects._asdict())
@@ -99,7 +99,7 @@ class ForecastModel(ClosedFormModel):
         """Return effects, and covariates of the past and of the future (series, horizon, k)."""
         if not len(self.effects):
             return None, [], np.empty(0)
-        now, later = (list(column) for column in zip(*self.forecast.known, strict=True))
+        now, later = (list(column) for column in zip(*self.forecast.covariates, strict=True))
         past = [inputs[:, now] for inputs in history.inputs]
         future = [inputs[-self.shape.horizon :, later] for inputs in history.inputs]
         return Effects(*self.effects.numpy("slopes", "factors")), past, np.stack(future)
@@ -116,7 +116,7 @@ class ForecastModel(ClosedFormModel):
         """Return how many covariates have an effect."""
         if not len(self.effects):
             return []
-        count, size = int(self.effects["slopes"].any(1).sum()), len(self.forecast.known)
+        count, size = int(self.effects["slopes"].any(1).sum()), len(self.forecast.covariates)
         return [f"{count} of {size} covariates with known future values have an effect (t > 2)."]
 
     @property

@@ -207,7 +207,7 @@ class RidgeOnLags(ForecastModel):
         last = lags[:, -1:]
         table = np.concatenate([lags[:, :-1] - last, last], axis=1)
         # Later values of covariates reach back as well.
-        table = np.delete(table, [now for now, _ in self.forecast.known], axis=2)
+        table = np.delete(table, [now for now, _ in self.forecast.covariates], axis=2)
         table = table.reshape(len(lags), -1)
         return table, _transform(self._repeat(history, cycle), form.scale)
 

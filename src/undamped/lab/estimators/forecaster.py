@@ -164,9 +164,9 @@ class SequenceForecaster(SequenceEstimator):
                 f"horizon must be at most {self.horizon_} steps, as in fit, since future values of "
                 f"covariates are not forecast; got {steps}. Fit with a longer horizon."
             )
-        if self.preparation_.known:
+        if self.preparation_.covariates:
             preparation, series_set = self.preparation_, self._as_set(past)
-            check_future(series_set, preparation.known, self.horizon_, preparation.forecast)
+            check_future(series_set, preparation.covariates, self.horizon_, preparation.forecast)
         if quantiles is None:
             return form.values(self._forecast(past, steps), self.preparation_.forecast)
         levels = self._levels(quantiles, steps)
@@ -219,7 +219,7 @@ class SequenceForecaster(SequenceEstimator):
 
     def _arrange(self, series: list[np.ndarray]) -> list[np.ndarray]:
         """Return series up to the last predicted value, with later values of known covariates."""
-        if not self.preparation_.known:
+        if not self.preparation_.covariates:
             return series
         return self.preparation_.arrange(self._as_set(series)).series
 

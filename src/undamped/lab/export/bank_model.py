@@ -80,7 +80,7 @@ class BankGraph:
         over = repeated > bank.thresholds.flatten()
         streak = torch.where(over, streak + 1, 0.0)
         new = first | (y > peak), first | (trough > y)
-        here = (samples + 1).expand_as(y)
+        at = ((samples + 1).expand_as(y),) * 2
         return (
             torch.where(observed, values, last),
             torch.where(observed, 1.0, has_last),
@@ -94,7 +94,7 @@ class BankGraph:
             torch.where(over, above + 1, above),
             streak,
             torch.where(streak > longest, streak, longest),
-            *(torch.where(*parts) for parts in zip(new, (here, here), locations, strict=False)),
+            *(torch.where(*parts) for parts in zip(new, at, locations, strict=False)),
         )
 
     def features(self, *state: Tensor) -> Tensor:

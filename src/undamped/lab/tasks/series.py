@@ -341,7 +341,7 @@ def fit_preparation(
         forecast=options["forecast"],
         window=windows.plan.window,
         quantiles=windows.quantiles,
-        known=options["known"] or (),
+        covariates=options["known"] or (),
     )
     dropped = [name for name in preparation.raw_channels if name not in preparation.channels]
     if dropped:

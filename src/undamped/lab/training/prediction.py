@@ -38,7 +38,8 @@ def predict_series(
         their meaning.
     """
     series_set = preparation.arrange(series_set)
-    check_future(series_set, preparation.known, preparation.horizon, preparation.forecast)
+    names, predicted = preparation.covariates, preparation.forecast
+    check_future(series_set, names, preparation.horizon, predicted)
     inputs, owners = [], []
     full_history = model.reads_whole_past and preparation.kind == "forecast"
     for index, raw in enumerate(series_set.series):

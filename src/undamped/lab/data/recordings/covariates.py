@@ -32,15 +32,15 @@ def with_covariates(series_set: SeriesSet, options: MutableMapping[str, Any]) ->
         series_set: The recordings.
         options: Complete options; see `undamped.lab.data.recordings.options.SeriesOptions`.
     """
-    known, observed = (tuple(options[name] or ()) for name in ("known", "observed"))
-    if not known and not observed:
+    covariates, observed = (tuple(options[name] or ()) for name in ("known", "observed"))
+    if not covariates and not observed:
         return series_set
     horizon = options["horizon"]
     if horizon is None:
-        name = "known" if known else "observed"
+        name = "known" if covariates else "observed"
         raise OptionError(f"{name} needs a forecast. Give horizon=, or leave {name} out.")
-    series_set.check_channels([*known, *observed])
-    roles = [*known, *observed, *(options["forecast"] or ())]
+    series_set.check_channels([*covariates, *observed])
+    roles = [*covariates, *observed, *(options["forecast"] or ())]
     repeated = sorted({name for name in roles if roles.count(name) > 1})
     if repeated:
         raise OptionError(
@@ -53,24 +53,24 @@ def with_covariates(series_set: SeriesSet, options: MutableMapping[str, Any]) ->
             "All channels are known or observed, so that none is left to be predicted. Name fewer."
         )
     options["forecast"] = tuple(predicted)
-    return with_later_values(series_set, known, horizon, predicted)
+    return with_later_values(series_set, covariates, horizon, predicted)
 
 
 def with_later_values(
-    series_set: SeriesSet, known: Sequence[str], horizon: int, predicted: Sequence[str]
+    series_set: SeriesSet, covariates: Sequence[str], horizon: int, predicted: Sequence[str]
 ) -> SeriesSet:
     """Return recordings up to the last predicted value, with later values of covariates.
 
     Args:
         series_set: The recordings; rows after the last predicted value hold the future.
-        known: The covariates.
+        covariates: Their names.
         horizon: How many steps later.
         predicted: The channels that are predicted.
     """
-    if not known:
+    if not covariates:
         return series_set
-    series_set.check_channels([*known, *predicted])
-    columns = [series_set.channels.index(name) for name in known]
+    series_set.check_channels([*covariates, *predicted])
+    columns = [series_set.channels.index(name) for name in covariates]
     answers = [series_set.channels.index(name) for name in predicted]
     series, lengths = [], []
     for array in series_set.series:
@@ -85,22 +85,22 @@ def with_later_values(
     times = series_set.times
     if times is not None:
         times = [t[:length] for t, length in zip(times, lengths, strict=True)]
-    channels = [*series_set.channels, *(later_name(name, horizon) for name in known)]
+    channels = [*series_set.channels, *(later_name(name, horizon) for name in covariates)]
     return replace(series_set, series=series, times=times, channels=channels)
 
 
 def check_future(
-    series_set: SeriesSet, known: Sequence[str], horizon: int, predicted: Sequence[str]
+    series_set: SeriesSet, covariates: Sequence[str], horizon: int, predicted: Sequence[str]
 ) -> None:
     """Raise an error if a covariate ends before the horizon.
 
     Args:
         series_set: Recordings that `with_later_values` returned, which are continued.
-        known: The covariates.
+        covariates: Their names.
         horizon: How many values are predicted.
         predicted: The channels that are predicted.
     """
-    for name in known:
+    for name in covariates:
         column = series_set.channels.index(later_name(name, horizon))
         for identifier, array in zip(series_set.ids, series_set.series, strict=True):
             values = np.asarray(array[-horizon:, column])

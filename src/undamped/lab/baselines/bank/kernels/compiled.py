@@ -99,11 +99,11 @@ def pools_loop(with_gaps: bool, locations: bool = False) -> Callable[..., None]:
                     current[b, k] = output
                     total[b, k] += output
                     if locations:
-                        here = count[b] + unit
+                        location = count[b] + unit
                         if first or output > peak[b, k]:
-                            peak_location[b, k] = here
+                            peak_location[b, k] = location
                         if first or output < trough[b, k]:
-                            trough_location[b, k] = here
+                            trough_location[b, k] = location
                     peak[b, k] = output if first or output > peak[b, k] else peak[b, k]
                     trough[b, k] = output if first or output < trough[b, k] else trough[b, k]
                 for j in range(levels):

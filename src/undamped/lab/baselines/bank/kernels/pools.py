@@ -186,7 +186,7 @@ def _step(pools: Pools, u: Tensor, gap: Tensor, rates: Rates, thresholds: Tensor
     first = (pools.samples == 0).unsqueeze(1)
     over = (y.unsqueeze(1) > thresholds).to(y.dtype)
     streak = (pools.streak + 1) * over
-    here = (pools.samples + 1).unsqueeze(1)
+    location = (pools.samples + 1).unsqueeze(1)
     peaks, troughs = first | (y > pools.peak), first | (y < pools.trough)
     if not pools.peak_location.shape[1]:
         peaks = troughs = first[:, :0]
@@ -200,7 +200,7 @@ def _step(pools: Pools, u: Tensor, gap: Tensor, rates: Rates, thresholds: Tensor
         pools.above + over,
         streak,
         torch.maximum(pools.longest, streak),
-        torch.where(peaks, here, pools.peak_location),
-        torch.where(troughs, here, pools.trough_location),
+        torch.where(peaks, location, pools.peak_location),
+        torch.where(troughs, location, pools.trough_location),
         pools.samples + 1,
     )
