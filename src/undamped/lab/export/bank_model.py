@@ -79,8 +79,7 @@ class BankGraph:
         repeated = torch.cat([y] * len(bank.thresholds), 1)
         over = repeated > bank.thresholds.flatten()
         streak = torch.where(over, streak + 1, 0.0)
-        new = first | (y > peak), first | (trough > y)
-        at = ((samples + 1).expand_as(y),) * 2
+        at, extremes = samples + 1, (y > peak, trough > y)
         return (
             torch.where(observed, values, last),
             torch.where(observed, 1.0, has_last),
@@ -94,7 +93,10 @@ class BankGraph:
             torch.where(over, above + 1, above),
             streak,
             torch.where(streak > longest, streak, longest),
-            *(torch.where(*parts) for parts in zip(new, at, locations, strict=False)),
+            *(
+                torch.where(first, at, torch.where(new, at, location))
+                for new, location in zip(extremes, locations, strict=False)
+            ),
         )
 
     def features(self, *state: Tensor) -> Tensor:
