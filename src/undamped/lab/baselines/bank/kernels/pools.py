@@ -59,8 +59,8 @@ class Pools(NamedTuple):
         level = thresholds.new_zeros(batch, levels, oscillators)
         location = thresholds.new_zeros(batch, oscillators if locations else 0)
         samples = thresholds.new_zeros(batch)
-        extremes = (zero,) * 6
-        return cls(*extremes, level, level, level, location, location, samples)
+        counts = level, level, level
+        return cls(zero, zero, zero, zero, zero, zero, *counts, location, location, samples)
 
     def features(self, *, levels: bool) -> Tensor:
         """Return the features of each sequence, (batch, features).
