@@ -25,6 +25,8 @@ FORBIDDEN = frozenset(WORDS.split())
 # "module:name" of identifiers that an external interface or an option of users requires.
 ALLOWED_NAMES: dict[str, str] = {
     "lab.data.published.transport.archives:tell": "a method of files",
+    "lab.data.recordings.options:known": "an option of users",
+    "lab.estimators.forecaster:known": "an option of users",
 }
 
 MAX_FUNCTION_LINES = 80  # without the docstring
@@ -53,6 +55,8 @@ FEATURES = {
     "explanations, updates, file formats": (0, 1_590, 12),
     "early decisions": (0, 850, 3),
     "QUANT, RDST, ensembles of auto": (0, 700, 6),
+    "covariates, forecasters of statsforecast": (5, 810, 3),
+    "location-bank": (0, 130, 1),
 }
 MAX_LIBRARY_LINES += sum(library for library, _, _ in FEATURES.values())
 MAX_LINES += sum(library + lab for library, lab, _ in FEATURES.values())

@@ -212,6 +212,8 @@ class Forecast:
         answer_units: The unit of each predicted channel in the answers.
         quantiles: The quantiles that are predicted for every value, increasing; empty where a
             prediction is one value.
+        covariates: For each covariate with known future values, the indices of two inputs: its
+            values, and its values `horizon` steps later.
 
     Example:
         >>> Forecast(12, (0,), ((280.0, 120.0),), ((280.0, 120.0),)).season
@@ -223,6 +225,7 @@ class Forecast:
     input_units: tuple[Unit, ...]
     answer_units: tuple[Unit, ...]
     quantiles: tuple[float, ...] = ()
+    covariates: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Forecast:
@@ -233,6 +236,7 @@ class Forecast:
             tuple((zero, scale) for zero, scale in stored["input_units"]),
             tuple((zero, scale) for zero, scale in stored["answer_units"]),
             tuple(stored["quantiles"]),
+            tuple((now, later) for now, later in stored.get("covariates", ())),
         )
 
 

@@ -699,12 +699,10 @@ def test_plain_forecasters_take_missing_values(share, tmp_path):
 
 
 def test_ets_fits_what_it_is_asked_twice_once(monkeypatch):
-    from undamped.lab.baselines import ets
-
-    fits = []
+    ets, fits = undamped.lab.baselines.ETS, []
     once = ets._fit
     monkeypatch.setattr(ets, "_fit", lambda *args: fits.append(1) or once(*args))
-    model = undamped.lab.baselines.ETS(shape_of(horizon=6, season=1))
+    model = ets(shape_of(horizon=6, season=1))
     batch = Batch(torch.randn(20, 2, 1), torch.zeros(2, 6))
     model.fit_closed_form([batch])
     first, repeated = model(batch), model(batch)

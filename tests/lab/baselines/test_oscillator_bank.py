@@ -14,9 +14,9 @@ from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training import Run, fit
 
 
-def make(channels=2, outputs=3, oscillators=12, thresholds=2, **shape):
+def make(channels=2, outputs=3, oscillators=12, thresholds=2, name="OscillatorBank", **shape):
     torch.manual_seed(0)
-    model = undamped.lab.baselines.OscillatorBank(
+    model = getattr(undamped.lab.baselines, name)(
         TaskShape(channels, outputs, **shape), oscillators=oscillators, thresholds=thresholds
     ).double()
     model.dynamics.thresholds.normal_()
@@ -60,16 +60,25 @@ def oracle(model, x, gaps, seen):
     shares = [(y > level).mean(0) for level in levels]
     stretches = [longest_stretch(y > level) / len(y) for level in levels]
     first = [y.mean(0), y[-1]] if model.shape.answer == "number" else []
-    features = np.concatenate([*first, y.max(0), y.min(0), *shares, *stretches])
+    last = [(y.argmax(0) + 1) / len(y), (y.argmin(0) + 1) / len(y)] if model.locations else []
+    features = np.concatenate([*first, y.max(0), y.min(0), *shares, *stretches, *last])
     weight = model.readout.weight.detach().numpy()
     features = np.clip(features, -10, 10)  # standard deviations; centre and scale are 0 and 1 here
     return weight @ features + model.readout.bias.detach().numpy()
 
 
 @pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.parametrize(("timed", "kind"), [(False, "class"), (True, "class"), (True, "number")])
-def test_the_answer_is_that_of_the_equation(timed, kind, plain):
-    model = make(clock=Clock(0.5, 40.0), answer=kind)
+@pytest.mark.parametrize(
+    ("timed", "kind", "name"),
+    [
+        (False, "class", "OscillatorBank"),
+        (True, "class", "LocationBank"),
+        (True, "number", "LocationBank"),
+        (True, "number", "OscillatorBank"),
+    ],
+)
+def test_the_answer_is_that_of_the_equation(timed, kind, name, plain):
+    model = make(clock=Clock(0.5, 40.0), answer=kind, name=name)
     x = torch.randn(70, 4, 2).double()
     lengths = torch.tensor([70, 65, 64, 1])
     observed = torch.rand(70, 4, 2) > 0.2
@@ -87,8 +96,9 @@ def test_the_answer_is_that_of_the_equation(timed, kind, plain):
         np.testing.assert_allclose(found[b].detach().numpy(), wanted, rtol=1e-9, atol=1e-9)
 
 
-def test_a_stream_answers_as_a_pass_does():
-    model = make(clock=Clock(0.5, 40.0))
+@pytest.mark.parametrize("name", ["OscillatorBank", "LocationBank"])
+def test_a_stream_answers_as_a_pass_does(name):
+    model = make(clock=Clock(0.5, 40.0), name=name)
     x, times = torch.randn(9, 3, 2).double(), torch.rand(9, 3).double().cumsum(0)
     state = None
     for t in range(9):
@@ -96,6 +106,32 @@ def test_a_stream_answers_as_a_pass_does():
         answer, state = model.step(x[t], state, times[t] - before)
         whole = model(Batch(x[: t + 1], times=times[: t + 1]))
         torch.testing.assert_close(answer, whole)
+    stream = model.stream()
+    stream.push(x[:5, 0], times[:5, 0].diff(prepend=torch.zeros(1)))
+    again = model.stream()
+    again.restore(stream.leaves(), {})
+    again.push(x[5:, 0], times[4:, 0].diff())
+    torch.testing.assert_close(again.outputs(), whole[:1].detach())
+
+
+def test_locations_tell_which_of_two_events_came_first():
+    random = np.random.default_rng(0)
+    x, labels = random.normal(size=(160, 2, 200)), random.integers(0, 2, size=(2, 200))
+    for part in range(2):
+        for row, label in enumerate(labels[part]):
+            begin = random.integers(0, 80)
+            for start, fast in ((begin, label), (begin + random.integers(25, 60), 1 - label)):
+                wave = np.sin(np.arange(20) * (1.2 if fast else 0.5))
+                x[start : start + 20, part, row] += 2 * wave
+    inputs, targets = torch.from_numpy(x[..., None]).float(), torch.from_numpy(labels)
+    scores = []
+    for name in ("OscillatorBank", "LocationBank"):
+        torch.manual_seed(0)
+        model = getattr(undamped.lab.baselines, name)(TaskShape(1, 2), oscillators=150)
+        model.fit_closed_form([Batch(inputs[:, 0], targets[0])])
+        correct = model(Batch(inputs[:, 1])).argmax(1) == targets[1]
+        scores.append(float(correct.float().mean()))
+    assert scores[0] < 0.85 and scores[1] > 0.95
 
 
 def test_what_shares_a_batch_and_what_pads_it_changes_nothing():

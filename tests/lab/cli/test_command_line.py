@@ -75,7 +75,8 @@ def test_list_is_one_screen():
 def test_list_selects_by_kind_words_and_purpose():
     assert set(json.loads(ok("list", "solver", "--json"))) == {"solvers"}
     out = json.loads(ok("list", "models", "--for", "forecast", "--json"))["models"]
-    assert set(out) == {"ets", "ridge-lags", "seasonal-naive", "combination"}
+    local = {"ets", "theta", "mstl", "croston", "tsb"}  # of statsforecast
+    assert set(out) == {"ridge-lags", "seasonal-naive", "combination", *local}
     out = json.loads(ok("list", "--for", "irregular", "--json"))["models"]
     assert {"ode-rnn", "gru-d", "latent-ode"} <= set(out) and not {"hnn", "lstm"} & set(out)
     assert {"hnn", "hgn"} <= set(json.loads(ok("list", "--for", "physics", "--json"))["models"])

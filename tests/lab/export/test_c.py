@@ -15,6 +15,7 @@ from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import OptionError, RunError, UnknownNameError
 from undamped._base.registry import models
 from undamped.lab import cli
+from undamped.lab.baselines.bank.location_bank import LocationBank
 from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
 from undamped.lab.benchmarks import devices
 from undamped.lab.data.recordings.alarm import Alarm
@@ -89,7 +90,9 @@ def timestamped(name, preparation, **options):
     return Subject(model.eval(), preparation, tuple("wxyz"))
 
 
-def fitted_bank(answer="class", channels=3, preparation=None, times=False):
+def fitted_bank(
+    answer="class", channels=3, preparation=None, times=False, bank_class=OscillatorBank
+):
     torch.manual_seed(0)
     shape = TaskShape(
         channels,
@@ -97,7 +100,7 @@ def fitted_bank(answer="class", channels=3, preparation=None, times=False):
         answer=answer,
         needs=frozenset({"times"} if times else ()),
     )
-    bank = OscillatorBank(shape, oscillators=20)
+    bank = bank_class(shape, oscillators=20)
     label = torch.randint(2, (40,))
     wave = torch.arange(64.0).view(-1, 1, 1) * (0.2 + 0.2 * label.view(1, -1, 1))
     x = wave.sin() + 0.5 * torch.randn(64, 40, channels)
@@ -207,7 +210,9 @@ VARIANTS = {
     "bank": fitted_bank(),
     "bank_numbers": fitted_bank("number"),
     "bank_masked": fitted_bank(
-        channels=2, preparation=prepared(missing="mask", classes=["no", "yes"])
+        channels=2,
+        preparation=prepared(missing="mask", classes=["no", "yes"]),
+        bank_class=LocationBank,
     ),
     "bank_stamped": fitted_bank(
         channels=2, preparation=prepared(timestamps=True, classes=["no", "yes"]), times=True

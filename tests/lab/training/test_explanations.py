@@ -8,6 +8,7 @@ import torch
 
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import OptionError
+from undamped.lab.baselines.bank.location_bank import LocationBank
 from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
 from undamped.lab.baselines.closed_form import NaiveBaseline
 from undamped.lab.benchmarks import explanations
@@ -30,7 +31,7 @@ def fitted_bank(kind, targets, count=12, steps=30, channels=2, seed=0):
         channels, preparation.output_size, answer="class" if kind == "classification" else "number"
     )
     torch.manual_seed(seed)
-    model = OscillatorBank(shape, oscillators=20)
+    model = (LocationBank if kind == "classification" else OscillatorBank)(shape, oscillators=20)
     model.fit_closed_form([batch._replace(targets=torch.from_numpy(preparation.encode(targets)))])
     model.refit(())
     return model.eval(), preparation, data

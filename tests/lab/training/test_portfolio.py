@@ -24,7 +24,11 @@ from undamped.lab.training.portfolio.attempt import (
     standard_error,
 )
 from undamped.lab.training.portfolio.closed_form_candidates import try_closed_form
-from undamped.lab.training.portfolio.fit_best import _why_no_networks, select
+from undamped.lab.training.portfolio.fit_best import (
+    _why_no_networks,
+    select,
+    streaming_candidates,
+)
 
 # A few models to compare, so that tests are short.
 SMALL = {"candidates": ("guess", "boosting", "gru")}
@@ -316,3 +320,12 @@ def test_candidates_are_models():
     names = ("gru", "ets", "gru", "guess")
     assert check_auto_options({"candidates": names}) == {"candidates": ("gru", "ets", "guess")}
     assert closed_form_candidates.candidates(task, names) == ["ets", "guess"]
+
+
+def test_candidates_that_stream_or_can_be_exported():
+    streams = ("bank", "location-bank", "unicornn", "linoss", "gru")
+    assert streaming_candidates(None) == ("guess", *streams)
+    assert streaming_candidates(None, exportable=True) == streams
+    assert streaming_candidates(("quant", "gru")) == ("gru",)
+    with pytest.raises(OptionError, match="None of quant, rdst follows a stream"):
+        streaming_candidates(("quant", "rdst"))

@@ -10,11 +10,10 @@ import torch
 
 from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
-from undamped._base.errors import DataError, OptionError
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.lab.baselines.closed_form import Batches
-from undamped.lab.baselines.forecast_model import ForecastModel, History
+from undamped.lab.baselines.local_forecasts import LocalForecaster
 
 LONGEST = 60
 """The longest season that is taken from the task: each of its steps is a parameter."""
@@ -23,7 +22,7 @@ _FORM = re.compile("[AMZ][NAMZ][NAMZ]")
 
 
 @models.register("ets")
-class ETS(ForecastModel):
+class ETS(LocalForecaster):
     """ETS: exponential smoothing with additive or multiplicative errors, trend and season.
 
     Equation:
@@ -64,9 +63,6 @@ class ETS(ForecastModel):
         forecasting using exponential smoothing methods. International Journal of Forecasting, 2002.
     """
 
-    packages = ("statsforecast",)
-    reads_whole_past = True
-
     @checked
     def __init__(
         self,
@@ -76,10 +72,10 @@ class ETS(ForecastModel):
         form: str = "ZZZ",
         past: PositiveInt = 600,
     ) -> None:
-        super().__init__(shape)
+        super().__init__(shape, past)
         task_season = self.forecast.season
         self.season = season or (task_season if task_season <= LONGEST else 1)
-        self.form, self.past = form, past
+        self.form = form
         if not _FORM.fullmatch(form):
             raise OptionError(
                 "ets.form must be three letters, A, M or Z for errors, then N, A, M or Z for trend "
@@ -95,25 +91,13 @@ class ETS(ForecastModel):
                 f"ets.form={form} needs a season, but {reason}. Set model.season=, or use Z or N "
                 "as the third letter."
             )
-        # Every prediction is a fit, and some are requested twice.
-        self._cache: dict[bytes, np.ndarray] = {}
 
-    def fit_closed_form(self, batches: Batches) -> None:
-        """Choose the form of every channel on the longest history."""
-        longest = np.zeros((0, 0))
-        for batch in batches:
-            for values in self._history(batch).values:
-                longest = values if len(values) >= len(longest) else longest
-        if not len(longest):
-            raise DataError("ets needs at least one series to be fitted to, got none.")
+    def _choose_form(self, values: np.ndarray) -> None:
         forms = []
-        for values in longest[-self.past :].T:
-            letters = _fit(_smoother(self.form, None, self.season), values)
+        for column in values.T:
+            letters = self._fit(_smoother(self.form, None, self.season), column)
             forms.append([_LETTERS.index(letter) for letter in letters])
         self.arrays.store(forms=torch.tensor(forms))
-
-    def refit(self, batches: Batches) -> None:
-        """Do nothing: the form stays, and everything else is fitted by each prediction."""
 
     def findings(self) -> list[str]:
         if not self.is_fitted:
@@ -128,52 +112,28 @@ class ETS(ForecastModel):
                 f"A season of {self.forecast.season} steps is too long for ETS. Set a shorter one "
                 "with model.season=."
             )
-        return sentences
+        return [*sentences, *self._effect_findings()]
 
-    def _forecast(self, history: History) -> np.ndarray:
-        horizon = self.shape.horizon
-        forms = self.arrays["forms"].tolist()
-        forecasts = np.zeros((len(history.values), horizon, len(forms)))
-        for index, values in enumerate(history.values):
-            for channel, form in enumerate(forms):
-                past = values[-self.past :, channel]
-                key = bytes(form) + past.tobytes()
-                if key not in self._cache:
-                    self._cache[key] = self._fit_and_forecast(past, form)
-                forecasts[index, :, channel] = self._cache[key]
-        return forecasts
-
-    def _fit_and_forecast(self, values: np.ndarray, form: list[int]) -> np.ndarray:
+    def _continue(self, values: np.ndarray, channel: int) -> np.ndarray:
+        form = self.arrays["forms"][channel].tolist()
         letters = "".join(_LETTERS[letter] for letter in form[:3])
         damped = _LETTERS[form[3]] == "D"
         if "M" in letters and values.min() <= 0:  # multiplicative forms need positive values
             letters = letters.replace("M", "A")
         smoother = _smoother(letters, damped, self.season)
-        _fit(smoother, values)
-        forecast = np.asarray(smoother.predict(self.shape.horizon)["mean"])
-        if not np.isfinite(forecast).all():
-            raise _fit_error("the forecast is not finite")
-        return forecast
+        self._fit(smoother, values)
+        return self._finite(smoother.predict(self.shape.horizon)["mean"])
+
+    def _fit(self, smoother: Any, values: np.ndarray) -> str:
+        """Fit a smoother, and return the letters of its form."""
+        try:
+            smoother.fit(np.ascontiguousarray(values))
+            return smoother.model_["components"]
+        except Exception as error:  # statsforecast raises various types for unsuitable values
+            raise self._fit_error(error) from error
 
 
 def _smoother(form: str, damped: bool | None, season: int) -> Any:
     from statsforecast.models import AutoETS
 
     return AutoETS(season_length=season, model=form, damped=damped)
-
-
-def _fit(smoother: Any, values: np.ndarray) -> str:
-    """Fit a smoother, and return the letters of its form."""
-    try:
-        smoother.fit(np.ascontiguousarray(values))
-        return smoother.model_["components"]
-    except Exception as error:  # statsforecast raises various types for unsuitable values
-        first_line = str(error).splitlines()[0] if str(error) else "the fit failed"
-        raise _fit_error(first_line) from error
-
-
-def _fit_error(reason: str) -> DataError:
-    return DataError(
-        f"ets cannot be fitted to this past: {reason}. Use a longer past, another season=, or "
-        "ridge-lags."
-    )

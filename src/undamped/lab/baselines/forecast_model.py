@@ -15,6 +15,7 @@ from undamped._base.contract import Answer, Batch, Forecast, InputKind, TaskShap
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import models
 from undamped.lab.baselines.closed_form import Batches, ClosedFormModel, FittedArrays
+from undamped.lab.baselines.covariate_effects import Effects, fit_effects
 from undamped.lab.baselines.whole_series import lengths_of
 
 
@@ -51,6 +52,7 @@ class ForecastModel(ClosedFormModel):
         self.shape = shape
         self.forecast: Forecast = shape.forecast
         self.arrays = FittedArrays()
+        self.effects = FittedArrays()
         self.offset = nn.Parameter(torch.zeros(shape.output_size))
 
     @classmethod
@@ -63,7 +65,7 @@ class ForecastModel(ClosedFormModel):
         return "one that needs the past before it answers"
 
     def parameter_count(self) -> int:
-        return self.arrays.parameter_count()
+        return self.arrays.parameter_count() + self.effects.parameter_count()
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
         values = self.continue_series(self._history(batch))
@@ -72,8 +74,50 @@ class ForecastModel(ClosedFormModel):
         return standard.to(self.offset) + self.offset, None
 
     def continue_series(self, history: History) -> np.ndarray:
-        """Return (series, horizon, channels) in the units of the recordings."""
-        return self._forecast(history) if self.is_fitted else self._repeat(history, 1)
+        """Return (series, horizon, channels) in the units of the recordings.
+
+        The effects of covariates are removed from the past, and added to the forecast.
+        """
+        if not self.is_fitted:
+            return self._repeat(history, 1)
+        effects, _, later = self._covariates(history)
+        values = self._forecast(self._without_effects(history))
+        return values if effects is None else effects.restore(values, later)
+
+    @torch.no_grad()
+    def _fit_effects(self, batches: Batches) -> None:
+        """Estimate the effects of covariates with known future values, if there are any."""
+        histories = [self._history(batch) for batch in batches] if self.forecast.covariates else []
+        values = [past for history in histories for past in history.values]
+        if values:
+            now = [now for now, _ in self.forecast.covariates]
+            past = [inputs[:, now] for history in histories for inputs in history.inputs]
+            effects = fit_effects(values, past, self.forecast.season, self.shape.horizon)
+            self.effects.store(**effects._asdict())
+
+    def _covariates(self, history: History) -> tuple[Effects | None, list[np.ndarray], np.ndarray]:
+        """Return effects, and covariates of the past and of the future (series, horizon, k)."""
+        if not len(self.effects):
+            return None, [], np.empty(0)
+        now, later = (list(column) for column in zip(*self.forecast.covariates, strict=True))
+        past = [inputs[:, now] for inputs in history.inputs]
+        future = [inputs[-self.shape.horizon :, later] for inputs in history.inputs]
+        return Effects(*self.effects.numpy("slopes", "factors")), past, np.stack(future)
+
+    def _without_effects(self, history: History) -> History:
+        """Return the history without the effects of covariates."""
+        effects, past, _ = self._covariates(history)
+        if effects is None:
+            return history
+        pairs = zip(history.values, past, strict=True)
+        return history._replace(values=[effects.remove(*pair) for pair in pairs])
+
+    def _effect_findings(self) -> list[str]:
+        """Return how many covariates have an effect."""
+        if not len(self.effects):
+            return []
+        count, size = int(self.effects["slopes"].any(1).sum()), len(self.forecast.covariates)
+        return [f"{count} of {size} covariates with known future values have an effect (t > 2)."]
 
     @property
     def is_fitted(self) -> bool:
@@ -130,7 +174,8 @@ class SeasonalNaive(ForecastModel):
     Promise:
         None.
 
-    Nothing is fitted. It needs a past of at least a season, and cannot follow a stream.
+    Only effects of covariates with known future values are fitted, if there are any. It needs a
+    past of at least a season, and cannot follow a stream.
 
     Args:
         shape: The shape of the task.
@@ -151,7 +196,8 @@ class SeasonalNaive(ForecastModel):
         super().__init__(shape)
 
     def fit_closed_form(self, batches: Batches) -> None:
-        """Do nothing: there are no parameters."""
+        """Estimate the effects of covariates with known future values; nothing else is fitted."""
+        self._fit_effects(batches)
 
     def refit(self, batches: Batches) -> None:
         """Do nothing: there are no parameters."""
@@ -167,7 +213,8 @@ class SeasonalNaive(ForecastModel):
 
     def findings(self) -> list[str]:
         season = self.forecast.season
-        return [f"A season of {season} steps is repeated." if season > 1 else "No season."]
+        text = f"A season of {season} steps is repeated." if season > 1 else "No season."
+        return [text, *self._effect_findings()]
 
 
 @models.register("combination")

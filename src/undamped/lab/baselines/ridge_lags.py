@@ -84,6 +84,7 @@ class RidgeOnLags(ForecastModel):
     @torch.no_grad()
     def fit_closed_form(self, batches: Batches) -> None:
         """Choose forms and penalties on the last windows, then fit to all."""
+        self._fit_effects(batches)
         history, targets = self._collect(batches)
         shortest = min(map(len, history.values))
         self.arrays.store(steps=torch.tensor(min(self.lags or shortest, shortest)))
@@ -112,10 +113,14 @@ class RidgeOnLags(ForecastModel):
         ]
         lags = int(self.arrays["steps"])
         if len(names) == 1:
-            return [f"Ridge on {lags} lags, of differences of {names[0]}."]
+            return [
+                f"Ridge on {lags} lags, of differences of {names[0]}.",
+                *self._effect_findings(),
+            ]
         return [
             f"Ridge on {lags} lags, the mean over {len(names)} kinds of differences with about "
-            f"equal errors on later windows: {', '.join(names)}."
+            f"equal errors on later windows: {', '.join(names)}.",
+            *self._effect_findings(),
         ]
 
     def _collect(self, batches: Batches, fewest: int = 2) -> tuple[History, np.ndarray]:
@@ -123,6 +128,9 @@ class RidgeOnLags(ForecastModel):
         values, inputs, targets = [], [], []
         for batch in batches:
             rows, history = self._targets(batch), self._history(batch)
+            effects, _, later = self._covariates(history)
+            history = self._without_effects(history)
+            rows = rows if effects is None else effects.remove(rows, later)
             # Windows with more missing targets would consist of interpolated values.
             for i in np.flatnonzero(np.isnan(rows).mean((1, 2)) <= _MOST_MISSING):
                 values.append(history.values[i])
@@ -197,7 +205,10 @@ class RidgeOnLags(ForecastModel):
             [_transform(values[-steps:], form.scale) for values in history.values]
         )
         last = lags[:, -1:]
-        table = np.concatenate([lags[:, :-1] - last, last], axis=1).reshape(len(lags), -1)
+        table = np.concatenate([lags[:, :-1] - last, last], axis=1)
+        # Later values of covariates reach back as well.
+        table = np.delete(table, [now for now, _ in self.forecast.covariates], axis=2)
+        table = table.reshape(len(lags), -1)
         return table, _transform(self._repeat(history, cycle), form.scale)
 
     def _forecast(self, history: History) -> np.ndarray:

@@ -90,7 +90,7 @@ def recordings_for(
         future: Whether forecasts continue the training recordings by default.
     """
     if data is not None:
-        return read_for(run, preparation, data), False
+        return preparation.arrange(read_for(run, preparation, data)), False
     series_set = training_recordings(run) if future else None
     return (_test_split(run), False) if series_set is None else (series_set, True)
 
@@ -143,7 +143,7 @@ def read_for(
         wide = roles.get("layout") == "wide"
         return read_recordings(
             path,
-            channels=None if wide else preparation.raw_channels,
+            channels=None if wide else preparation.file_channels,
             **{role: roles[role] for role in ("id", "time") if roles.get(role) in columns},
             target=roles["target"]
             if (wide or needs_target) and roles.get("target") in columns
@@ -153,7 +153,7 @@ def read_for(
             **options,
         )
     if path.is_dir():
-        channels, time = preparation.raw_channels, roles.get("time")
+        channels, time = preparation.file_channels, roles.get("time")
         return read_recordings(
             path, channels=channels, time=time, needs_target=needs_target, **options
         )

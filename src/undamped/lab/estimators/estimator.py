@@ -264,7 +264,7 @@ class SequenceEstimator(TrainParams, BaseEstimator):
             raise DataError(
                 f"X must have {self.n_features_in_} channels, as in fit, got {collection.width}."
             )
-        expected = self.preparation_.raw_channels
+        expected = self.preparation_.file_channels
         if self._named and collection.channels is not None and collection.channels != expected:
             raise DataError(
                 f"X must have the channels {shortened(', '.join(expected))} in this order, as in "

@@ -14,7 +14,9 @@ from undamped._base.options import PositiveInt, convert
 from undamped._base.registry import models
 from undamped.lab.baselines.closed_form import ClosedFormModel
 from undamped.lab.data.recordings.bands import Bands
+from undamped.lab.data.recordings.covariates import check_future
 from undamped.lab.data.recordings.preparation import Missing
+from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.estimators.estimator import SequenceEstimator
 from undamped.lab.estimators.inputs import collect, index_of, one_or_many, seconds_of
 from undamped.lab.estimators.selection import ChangesToCome, EstimatorTask, ValuesToCome
@@ -48,6 +50,10 @@ class SequenceForecaster(SequenceEstimator):
         window: The number of past values it reads; by default chosen from the lengths.
         season: The length of a season in steps, 1 for none; by default estimated from the series
             and their index of dates or periods.
+        known: Channels that are inputs only and whose future values are known, such as a price. A
+            series to be continued has rows with them, and NaN in the other channels, for every step
+            up to the horizon.
+        observed: Channels that are inputs only, without future values.
         {parameters}
 
     Example:
@@ -67,6 +73,8 @@ class SequenceForecaster(SequenceEstimator):
     horizon: int = 1
     window: int | None = field(default=None, kw_only=True)
     season: int | None = field(default=None, kw_only=True)
+    known: Sequence[str] = field(default=(), kw_only=True)
+    observed: Sequence[str] = field(default=(), kw_only=True)
     model: str = field(default=AUTO, kw_only=True)
     missing: Missing | Literal["auto"] = field(default="interpolate", kw_only=True)
 
@@ -94,11 +102,15 @@ class SequenceForecaster(SequenceEstimator):
             seconds = seconds_of(index)
             collection = replace(collection, times=None if seconds is None else [seconds])
         windows = {"horizon": horizon, "window": window, "season": season}
+        for name in ("known", "observed"):
+            names = convert(Sequence[str], getattr(self, name), f"SequenceForecaster.{name}")
+            windows[name] = names or None
         self._fit_series(self._series_set(collection), **windows, split="time", timestamps=False)
         self.horizon_ = horizon
         # `predict` without X continues these series.
-        self._past = [self._read(series).copy() for series in collection.series]
-        self._format = ForecastFormat(X, shape)
+        past = self._arrange(collection.series)
+        self._past = [self._read(series).copy() for series in past]
+        self._format = ForecastFormat(X, shape, [len(series) for series in past])
         return self
 
     @property
@@ -145,7 +157,16 @@ class SequenceForecaster(SequenceEstimator):
             many, shape = one_or_many(X)
             collection = collect(many)
             self._check_channels(collection)
-            past, form = collection.series, ForecastFormat(X, shape)
+            past = self._arrange(collection.series)
+            form = ForecastFormat(X, shape, [len(series) for series in past])
+        if steps > self.horizon_ and len(self.preparation_.forecast) < self.n_features_in_:
+            raise OptionError(
+                f"horizon must be at most {self.horizon_} steps, as in fit, since future values of "
+                f"covariates are not forecast; got {steps}. Fit with a longer horizon."
+            )
+        if self.preparation_.covariates:
+            preparation, series_set = self.preparation_, self._as_set(past)
+            check_future(series_set, preparation.covariates, self.horizon_, preparation.forecast)
         if quantiles is None:
             return form.values(self._forecast(past, steps), self.preparation_.forecast)
         levels = self._levels(quantiles, steps)
@@ -180,8 +201,10 @@ class SequenceForecaster(SequenceEstimator):
         check_is_fitted(self, "model_")
         collection = collect(one_or_many(X)[0], shortest=self.horizon_ + 2)
         self._check_channels(collection)
-        past = [series[: -self.horizon_] for series in collection.series]
-        truth = np.stack([series[-self.horizon_ :] for series in collection.series])
+        series = self._arrange(collection.series)
+        past = [values[: -self.horizon_] for values in series]
+        columns = [self.preparation_.raw_channels.index(n) for n in self.preparation_.forecast]
+        truth = np.stack([values[-self.horizon_ :, columns] for values in series])
         scale = np.asarray(self.preparation_.target_std)
         last = np.stack([self._last(series) for series in past])[:, None]
         errors = truth - self._forecast(past, self.horizon_)
@@ -190,6 +213,16 @@ class SequenceForecaster(SequenceEstimator):
         loss, naive_loss = (np.square((e / scale)[observed]).sum() for e in (errors, naive_errors))
         return float(1 - loss / max(naive_loss, np.finfo(np.float64).tiny))
 
+    def _as_set(self, series: list[np.ndarray]) -> SeriesSet:
+        names = self.preparation_.raw_channels
+        return SeriesSet(series, names[: series[0].shape[1]], source="X")
+
+    def _arrange(self, series: list[np.ndarray]) -> list[np.ndarray]:
+        """Return series up to the last predicted value, with later values of known covariates."""
+        if not self.preparation_.covariates:
+            return series
+        return self.preparation_.arrange(self._as_set(series)).series
+
     def _read(self, series: np.ndarray) -> np.ndarray:
         """Return the end of a series that the model reads."""
         if self.model_.reads_whole_past or self.window_ is None:
@@ -197,13 +230,15 @@ class SequenceForecaster(SequenceEstimator):
         return series[-self.window_ :]
 
     def _last(self, past: np.ndarray) -> np.ndarray:
-        """Return the last value of each channel, standardised; gaps are filled as in training."""
-        return self.preparation_.transform(self._read(past))[-1, : past.shape[1]].astype(float)
+        """Return the last predicted values, standardised; gaps are filled as in training."""
+        preparation = self.preparation_
+        columns = [preparation.channels.index(name) for name in preparation.forecast]
+        return preparation.transform(self._read(past))[-1, columns].astype(float)
 
     def _offset(self, past: list[np.ndarray]) -> np.ndarray:
         """Return the offset of outputs (n, 1, channels): the last value, or 0."""
         if not self._adds_last:
-            return np.zeros((len(past), 1, self.n_features_in_))
+            return np.zeros((len(past), 1, len(self.preparation_.forecast)))
         return np.stack([self._last(series) for series in past])[:, None]
 
     def _forecast(self, series: list[np.ndarray], horizon: int) -> np.ndarray:
@@ -211,11 +246,11 @@ class SequenceForecaster(SequenceEstimator):
         preparation = self.preparation_
         past, blocks = [self._read(values) for values in series], []
         for _ in range(-(-horizon // self.horizon_)):
+            if blocks:
+                past = [self._read(np.concatenate(p)) for p in zip(past, blocks[-1], strict=True)]
             forecasts = preparation.to_forecasts(self._outputs(past)) + self._offset(past)
             block = forecasts * preparation.target_std + preparation.target_mean
             blocks.append(block)
-            extended = zip(past, block, strict=True)
-            past = [self._read(np.concatenate(pair)) for pair in extended]
         return np.concatenate(blocks, axis=1)[:, :horizon]
 
     def _bounds(self, series: list[np.ndarray], horizon: int, levels: list[float]) -> np.ndarray:
@@ -236,18 +271,21 @@ class ForecastFormat:
     Args:
         X: The series to continue.
         shape: Its form according to `one_or_many`.
+        lengths: The steps of each series, without those of the future.
     """
 
-    def __init__(self, X: Any, shape: str) -> None:
+    def __init__(self, X: Any, shape: str, lengths: list[int]) -> None:
         index = index_of(X)
         self.shape, self.name, self.index, self.pairs = shape, None, None, None
         if index is not None and index.nlevels == 1 and shape in ("numbers", "frame"):
-            self.index = index[-_INDEX_STEPS:]
+            self.index = index[: lengths[0]][-_INDEX_STEPS:]
             self.name = X.name if shape == "numbers" else None
         elif index is not None and index.nlevels == 2 and shape == "set":
             self.pairs = [
-                (name, rows.index.get_level_values(1).sort_values()[-_INDEX_STEPS:])
-                for name, rows in X.groupby(level=0, sort=False)
+                (name, rows.index.get_level_values(1).sort_values()[:length][-_INDEX_STEPS:])
+                for (name, rows), length in zip(
+                    X.groupby(level=0, sort=False), lengths, strict=True
+                )
             ]
             self.names = list(index.names)
 

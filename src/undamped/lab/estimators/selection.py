@@ -106,7 +106,8 @@ class ChangeTensors(SeriesTensors):
 
     def _to_come(self, index: int) -> Tensor:
         values = super()._to_come(index).view(-1, len(self.preparation.forecast))
-        last = self._inputs(index).inputs[-1, : values.shape[1]]
+        columns = [self.preparation.channels.index(name) for name in self.preparation.forecast]
+        last = self._inputs(index).inputs[-1, columns]
         return (values - torch.from_numpy(last)).flatten()
 
 

@@ -48,13 +48,14 @@ class BankGraph:
         for name in ("real", "imaginary", "total", "current", "peak", "trough"):
             self.states[name] = count
         self.states |= dict.fromkeys(("above", "streak", "longest"), pools)
+        if self.dynamics.locations:
+            self.states |= dict.fromkeys(("peak_location", "trough_location"), count)
         self.input_size = 2 * channels + self.with_gaps
 
     def step(self, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         """Return the state after a sample: values, whether they are observed, and the gap."""
-        last, has_last, samples, real, imaginary, total, _, peak, trough, above, streak, longest = (
-            state
-        )
+        last, has_last, samples, real, imaginary, total, _, peak, trough = state[:9]
+        above, streak, longest, *locations = state[9:]
         bank, channels = self.dynamics, self.dynamics.channels
         values, observed = x[:, :channels], x[:, channels : 2 * channels] > 0.5
         has_change = observed & (has_last > 0.5)
@@ -78,6 +79,7 @@ class BankGraph:
         repeated = torch.cat([y] * len(bank.thresholds), 1)
         over = repeated > bank.thresholds.flatten()
         streak = torch.where(over, streak + 1, 0.0)
+        at, extremes = samples + 1, (y > peak, trough > y)
         return (
             torch.where(observed, values, last),
             torch.where(observed, 1.0, has_last),
@@ -91,6 +93,10 @@ class BankGraph:
             torch.where(over, above + 1, above),
             streak,
             torch.where(streak > longest, streak, longest),
+            *(
+                torch.where(first, at, torch.where(new, at, location))
+                for new, location in zip(extremes, locations, strict=False)
+            ),
         )
 
     def features(self, *state: Tensor) -> Tensor:
@@ -99,7 +105,9 @@ class BankGraph:
         samples = parts["samples"]
         averages = [parts["total"] / samples, parts["current"]] if self.levels else []
         counts = [parts["above"] / samples, parts["longest"] / samples]
-        return torch.cat([*averages, parts["peak"], parts["trough"], *counts], 1)
+        names = [name for name in ("peak_location", "trough_location") if name in parts]
+        locations = [parts[name] / samples for name in names]
+        return torch.cat([*averages, parts["peak"], parts["trough"], *counts, *locations], 1)
 
     def read(self, features: Tensor, readout: int = FULL) -> Tensor:
         """Return the outputs of a readout."""

@@ -15,7 +15,8 @@ A task class has them where they make sense:
   below zero where an input has no such attribute.
 - `in_distribution`: the entry of `test_tasks` that is like training, if the others are not.
 - `redrawn(index)`: the task with another validation split, or None.
-- `validates_on_training`, `too_short`, `stays_on_disk`, `class_weights`: see `SeriesTask`.
+- `validates_on_training`, `too_short`, `stays_on_disk`, `class_weights`, `intermittent`: see
+  `SeriesTask`.
 """
 
 from __future__ import annotations
@@ -98,6 +99,11 @@ def validates_on_training(task: Task) -> bool:
 def too_short(task: Task) -> bool:
     """Whether there is too little data for a validation split."""
     return getattr(task, "too_short", False)
+
+
+def intermittent(task: Task) -> bool:
+    """Whether many of the values that a forecast predicts are zero, and none is negative."""
+    return getattr(task, "intermittent", False)
 
 
 def stays_on_disk(task: Task) -> bool:

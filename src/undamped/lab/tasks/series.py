@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from undamped._base.checked import checked
 from undamped._base.options import NonNegativeInt
 from undamped.lab.data.recordings.bands import LEVELS
+from undamped.lab.data.recordings.covariates import with_covariates
 from undamped.lab.data.recordings.labels import sorted_labels
 from undamped.lab.data.recordings.on_disk import release
 from undamped.lab.data.recordings.options import SeriesOptions
@@ -41,6 +42,8 @@ from undamped.lab.tasks.series_scores import (
 from undamped.lab.tasks.series_split import SeriesSplit, resplit, split_windows
 from undamped.lab.tasks.series_windows import Windows, cut
 from undamped.lab.tasks.task import ArrayTask, Batch, Chance, Clock, Settings, Split, TaskShape
+
+_INTERMITTENT = 1 / 3  # of the values are zero
 
 
 class SeriesTask(ArrayTask):
@@ -76,6 +79,7 @@ class SeriesTask(ArrayTask):
     ) -> None:
         super().__init__(seed)
         complete = cast(dict[str, Any], options)  # `checked` fills in the defaults
+        series_set = with_covariates(series_set, complete)
         windows = cut(series_set, complete)
         split = split_windows(windows, complete)
         preparation, notes = fit_preparation(windows, split, complete)
@@ -180,6 +184,19 @@ class SeriesTask(ArrayTask):
     def validates_on_training(self) -> bool:
         """Whether there is no validation split."""
         return not len(self.splits["valid"])
+
+    @property
+    def intermittent(self) -> bool:
+        """Whether a third of the predicted values of training are zero, and none is negative."""
+        if self.kind != "forecast":
+            return False
+        windows = self.series_set.take(self.splits["train"]).select(self.preparation.forecast)
+        zeros = count = 0
+        for block in windows.each_block():
+            if (block < 0).any():
+                return False
+            zeros, count = zeros + int((block == 0).sum()), count + int((~np.isnan(block)).sum())
+        return zeros >= _INTERMITTENT * count
 
     def redrawn(self, index: int) -> SeriesTask | None:
         """Return the task with other training and validation series, or None; see `resplit`.
@@ -324,13 +341,15 @@ def fit_preparation(
         forecast=options["forecast"],
         window=windows.plan.window,
         quantiles=windows.quantiles,
+        covariates=options["known"] or (),
     )
     dropped = [name for name in preparation.raw_channels if name not in preparation.channels]
     if dropped:
         notes.append(f"Constant in the training split and left out: {', '.join(dropped)}.")
-    gaps = sum(int(np.isnan(block).sum()) for block in windows.recordings.each_block())
+    width = len(preparation.file_channels)
+    gaps = sum(int(np.isnan(block[:, :width]).sum()) for block in windows.recordings.each_block())
     if gaps:
-        total = sum(series.size for series in windows.recordings.series)
+        total = width * int(windows.recordings.lengths.sum())
         how = "interpolated" if missing == "interpolate" else "models receive a mask of them"
         notes.append(f"{gaps:,} of {total:,} values ({gaps / total:.1%}) are missing: {how}.")
     if options["standardise"]:

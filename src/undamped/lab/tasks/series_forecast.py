@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from undamped._base.contract import Forecast
-from undamped._base.errors import DataError
+from undamped._base.errors import DataError, OptionError
+from undamped.lab.data.recordings.covariates import later_name
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.season import calendar_seasons, find_season
 from undamped.lab.data.recordings.series import SeriesSet, time_slices
@@ -86,20 +87,40 @@ def plan_forecast(
         fractions = _feasible_fractions(longest, requested, reach, gap, window or season)
         training = time_edges(longest, fractions, reach, gap)[1]
     predicted = options["forecast"] or series_set.channels
-    inputs_only = [name for name in series_set.channels if name not in predicted]
-    if inputs_only:
-        notes.append(
-            f"Input up to the forecast, not beyond: {', '.join(inputs_only)}. Future values of "
-            "them cannot be used."
-        )
+    notes += _covariate_notes(series_set, predicted, options["known"] or (), horizon)
     names = ("training", "validation", "test")
     before_and_after = zip(names, requested, fractions, strict=True)
     empty = [name for name, before, after in before_and_after if before and not after]
     if empty:
         notes.append(f"The series are too short for a {' and a '.join(empty)} split.")
     window = window or _default_window(series_set, horizon, season, training)
+    if options["known"] and window < horizon:
+        raise OptionError(
+            f"known needs a window of at least horizon={horizon} steps, got {window}. Set a larger "
+            "window= or a shorter horizon=, or use longer series."
+        )
     too_short = "validation" in empty
     return WindowPlan(window, stride, fractions, season, too_short, tuple(notes))
+
+
+def _covariate_notes(
+    series_set: SeriesSet, predicted: Sequence[str], covariates: Sequence[str], horizon: int
+) -> list[str]:
+    """Return which channels are inputs only, and which of them are known up to the horizon."""
+    notes = []
+    if covariates:
+        notes.append(
+            f"Known up to {horizon} steps after the last value of {predicted[0]}: "
+            f"{', '.join(covariates)}."
+        )
+    later = {later_name(name, horizon) for name in covariates}
+    inputs_only = [n for n in series_set.channels if n not in {*predicted, *covariates, *later}]
+    if inputs_only:
+        notes.append(
+            f"Input up to the forecast, not beyond: {', '.join(inputs_only)}. Those whose future "
+            "values are known can be named by known=."
+        )
+    return notes
 
 
 def _splits_by_time(series_set: SeriesSet, options: Mapping[str, Any]) -> bool:
@@ -214,11 +235,19 @@ def forecast_contract(preparation: Preparation, season: int) -> Forecast | None:
     """
     if preparation.kind != "forecast" or preparation.at_times:
         return None
-    columns = tuple(preparation.channels.index(name) for name in preparation.forecast)
+    channels = preparation.channels
+    columns = tuple(channels.index(name) for name in preparation.forecast)
+    pairs = [(name, later_name(name, preparation.horizon)) for name in preparation.covariates]
     return Forecast(
         season,
         columns,
         tuple((preparation.mean[index], preparation.std[index]) for index in columns),
         tuple(zip(preparation.target_mean, preparation.target_std, strict=True)),
         tuple(preparation.quantiles),
+        # Constant channels are not among the inputs.
+        tuple(
+            (channels.index(now), channels.index(later))
+            for now, later in pairs
+            if now in channels and later in channels
+        ),
     )

@@ -72,6 +72,11 @@ def cut(series_set: SeriesSet, options: Mapping[str, Any]) -> Windows:
                 raise OptionError(f"{name} needs a forecast. Give horizon=, or leave {name} out.")
     else:
         check_horizon(recordings, horizon)
+        if timestamps and options["known"]:
+            raise OptionError(
+                "known needs regular time steps, but models receive the irregular timestamps. "
+                "Leave known out, or set timestamps=false."
+            )
         longest = int(recordings.lengths.max())
         # With timestamps, short series are read as a whole.
         if not timestamps or plan.window is not None or longest > LONG_PAST:

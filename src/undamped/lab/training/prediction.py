@@ -9,6 +9,7 @@ import torch
 
 from undamped._base.contract import Batch
 from undamped.lab.data.recordings.bands import Bands
+from undamped.lab.data.recordings.covariates import check_future
 from undamped.lab.data.recordings.preparation import Preparation, middle_of
 from undamped.lab.data.recordings.prepared import PreparedSeries, batch_of
 from undamped.lab.data.recordings.series import SeriesSet
@@ -37,6 +38,8 @@ def predict_series(
         their meaning.
     """
     series_set = preparation.arrange(series_set)
+    names, predicted = preparation.covariates, preparation.forecast
+    check_future(series_set, names, preparation.horizon, predicted)
     inputs, owners = [], []
     full_history = model.reads_whole_past and preparation.kind == "forecast"
     for index, raw in enumerate(series_set.series):

@@ -80,6 +80,7 @@ class FixedDynamics(nn.Module):
     def __init__(self, channels: int, count: int, thresholds: int, gap: float) -> None:
         super().__init__()
         self.channels, self.count, self.gap = channels, count, gap
+        self.locations = False
         self.register_buffer("levels", 0.1 + 0.8 * torch.rand(thresholds, count))
         # Estimated from the training data.
         self.register_buffer("centre", torch.zeros(2 * channels))
@@ -90,7 +91,7 @@ class FixedDynamics(nn.Module):
         """Return the state before the first sample."""
         last = self.thresholds.new_zeros(batch, self.channels)
         time = torch.zeros(batch, dtype=torch.float64, device=last.device)
-        pools = Pools.empty(batch, self.thresholds)
+        pools = Pools.empty(batch, self.thresholds, locations=self.locations)
         return BankState(last, torch.zeros_like(last).bool(), time, pools)
 
     @staticmethod

@@ -90,6 +90,8 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         MiniRocket. KDD, 2021; fixed dynamics as in H. Jaeger, The echo state approach, 2001.
     """
 
+    locations: ClassVar[bool] = False
+    """Whether the locations of extremes are features."""
     uses: ClassVar[frozenset[Use]] = frozenset({"times", "observed"})
     answers: ClassVar[frozenset[Answer]] = frozenset({"class", "number"})
     input_kinds = frozenset[InputKind]({"vectors", "pixels"})
@@ -119,7 +121,10 @@ class OscillatorBank(ClosedFormModel, StreamingModel):
         self.dynamics = _build_dynamics(shape, oscillators, thresholds, dynamics)
         if dynamics != OSCILLATORS:
             vars(self)["promises"] = ()  # they hold for oscillators only
-        features = feature_count(self.dynamics.count, thresholds, levels=self._levels)
+        self.dynamics.locations = self.locations
+        features = feature_count(
+            self.dynamics.count, thresholds, levels=self._levels, locations=self.locations
+        )
         self.register_buffer("centre", torch.zeros(features))
         self.register_buffer("scale", torch.ones(features))
         self.register_buffer("penalty", torch.tensor(float("nan"), dtype=torch.float64))

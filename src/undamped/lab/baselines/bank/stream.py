@@ -64,7 +64,9 @@ class BankStream(ModelStream):
         )
 
         self._drive_loop, self._features_loop = drive_loop(), features_loop()
-        self._pools_loops = {with_gaps: pools_loop(with_gaps) for with_gaps in (False, True)}
+        self._pools_loops = {
+            with_gaps: pools_loop(with_gaps, oscillators.locations) for with_gaps in (False, True)
+        }
         drivers, thresholds = oscillators.drivers, oscillators.thresholds
         rates = oscillators.rates().to(thresholds.dtype)
         self._bank = tuple(Bank.of(rates, thresholds.clone()))
@@ -73,7 +75,8 @@ class BankStream(ModelStream):
         weight = drivers.gather(1, index)
         statistics = oscillators.centre, oscillators.scale
         self._drivers = tuple(Drivers(*map(_copy, (index.T, weight.T, *statistics))))
-        self._pools = tuple(map(_copy, Pools.empty(1, thresholds)))
+        empty = Pools.empty(1, thresholds, locations=oscillators.locations)
+        self._pools = tuple(map(_copy, empty))
         channels, dtype = drivers.shape[1] // 2, thresholds.numpy().dtype
         self._last = np.zeros(channels, dtype)
         self._has_last = np.zeros(channels, bool)
@@ -112,13 +115,16 @@ class BankStream(ModelStream):
     def leaves(self) -> dict[str, Leaf]:
         pools = dict(zip(Pools._fields, self._pools, strict=True))
         arrays = {"last": self._last, "has_last": self._has_last, **pools}
-        return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+        return {
+            name: torch.from_numpy(array.copy()) for name, array in arrays.items() if array.size
+        }
 
     def restore(self, leaves: dict[str, Leaf], sample: dict[str, Tensor | None]) -> None:
         check_leaves(leaves, self.leaves())
         arrays = {name: _copy(torch.as_tensor(leaf)) for name, leaf in leaves.items()}
         self._last, self._has_last = arrays["last"], arrays["has_last"]
-        self._pools = tuple(arrays[name] for name in Pools._fields)
+        pools = zip(Pools._fields, self._pools, strict=True)
+        self._pools = tuple(arrays.get(name, empty) for name, empty in pools)
 
 
 def _copy(tensor: Tensor) -> np.ndarray:

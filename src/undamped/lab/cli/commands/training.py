@@ -39,6 +39,14 @@ class Train(NamedTuple):
     out: Annotated[
         Path | None, typer.Option(help="Parent of the run folder; by default 'runs'.")
     ] = None
+    streaming: Annotated[
+        bool,
+        typer.Option("--streaming", help="With auto: compare only models that follow a stream."),
+    ] = False
+    exportable: Annotated[
+        bool,
+        typer.Option("--exportable", help="With auto: compare only models that can be exported."),
+    ] = False
     config: Config = None
     interrupted: Annotated[
         Path | None, typer.Option("--resume", help="Continue this interrupted run instead.")

@@ -42,7 +42,8 @@ from undamped.lab.training.devices import is_launched, is_secondary_rank
 from undamped.lab.training.fit import AUTO
 from undamped.lab.training.options import BUDGETS
 from undamped.lab.training.origins import with_words
-from undamped.lab.training.portfolio.attempt import in_short
+from undamped.lab.training.portfolio.attempt import check_auto_options, in_short
+from undamped.lab.training.portfolio.fit_best import streaming_candidates
 from undamped.lab.training.zoo_runs import copy_run, find
 
 DEFAULT_TASK, DEFAULT_MODEL = "flags", "latch"
@@ -163,11 +164,25 @@ def _train(request: Train, started: Callable[[Run], None]) -> tuple[Run, list[Ru
         "started": started,
     }
     options, train_options = settings.model_options(model), settings.train_options()
+    options |= _narrow_candidates(request, model, options)
     without_budget = {key: value for key, value in train_options.items() if key not in BUDGETS}
     if train_options == without_budget:
         train_options = {**first.get("train", {}), **train_options}
     run = fit(model, task, model_options=options, train=train_options, **common)
     return run, _train_baselines(run, baselines, options, without_budget, common)
+
+
+def _narrow_candidates(request: Train, model: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the option `candidates` of auto that --streaming and --exportable require."""
+    if not request.streaming and not request.exportable:
+        return {}
+    if model != AUTO:
+        raise OptionError(
+            "--streaming and --exportable choose among several models. Remove them, or replace "
+            f"the model '{model}' by auto."
+        )
+    names = check_auto_options(options, text=True).get("candidates")
+    return {"candidates": streaming_candidates(names, exportable=request.exportable)}
 
 
 def _copy_from_zoo(request: Train) -> Run:

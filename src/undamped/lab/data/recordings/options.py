@@ -157,7 +157,25 @@ class SeriesOptions(PreparationOptions, total=False):
         ),
     ]
     forecast: Annotated[
-        Sequence[str] | None, Default(None, "The channels to predict; all by default.")
+        Sequence[str] | None,
+        Default(
+            None, "The channels to predict; by default all that are neither known nor observed."
+        ),
+    ]
+    known: Annotated[
+        Sequence[str] | None,
+        Default(
+            None,
+            "With a horizon, covariates whose future values are known, such as holiday,price. A "
+            "file to be continued has them for horizon further rows.",
+        ),
+    ]
+    observed: Annotated[
+        Sequence[str] | None,
+        Default(
+            None,
+            "With a horizon, covariates that are known up to the forecast only, such as weather.",
+        ),
     ]
 
 

@@ -17,6 +17,7 @@ from undamped._base.contract import LONGEST_GAP, Use
 from undamped._base.errors import DataError, OptionError, RunError, ShapeError, shortened
 from undamped._base.options import check_fields, unknown_name
 from undamped.lab.data.recordings.alarm import Alarm
+from undamped.lab.data.recordings.covariates import with_later_values
 from undamped.lab.data.recordings.labels import as_labels, comparable, sorted_labels
 from undamped.lab.data.recordings.prepared import PreparedSamples, PreparedSeries, hold, interpolate
 from undamped.lab.data.recordings.series import SeriesSet
@@ -50,6 +51,8 @@ class Preparation:
         target_std: Its standard deviation.
         horizon: How many values are predicted.
         forecast: The predicted channels.
+        covariates: Channels whose future values are known, each of which has a further channel
+            with its values `horizon` steps later.
         window: Steps of a window, where recordings are cut into windows.
         quantiles: The quantiles that networks predict; empty where they predict one value.
         each_window: Whether every window of a recording has its answer; otherwise the answers are
@@ -84,6 +87,7 @@ class Preparation:
     quantiles: list[float] = field(default_factory=list)
     alarm: dict[str, Any] | None = None
     each_window: bool = False
+    covariates: list[str] = field(default_factory=list)
 
     @classmethod
     def fit(
@@ -99,6 +103,7 @@ class Preparation:
         forecast: Sequence[str] | None = None,
         window: int | None = None,
         quantiles: Sequence[float] = (),
+        covariates: Sequence[str] = (),
     ) -> Preparation:
         """Return a preparation with means, scales and labels of the training split.
 
@@ -113,6 +118,7 @@ class Preparation:
             forecast: For forecasts, which channels; all by default.
             window: Steps of the windows that recordings were cut into.
             quantiles: For forecasts, which quantiles; by default the value itself.
+            covariates: For forecasts, which channels have known future values.
         """
         predicted = list(forecast or training.channels) if kind == "forecast" else []
         training.check_channels(predicted)
@@ -148,6 +154,7 @@ class Preparation:
             forecast=predicted,
             window=window,
             quantiles=[float(level) for level in quantiles],
+            covariates=list(covariates),
         )
 
     # Sizes and storage
@@ -220,7 +227,7 @@ class Preparation:
                     f"preparation.{name} must be {size} {'positive ' if scale else ''}numbers, got "
                     f"{shortened(stored)}. {_RESTORE}"
                 )
-        names = (*self.channels, *self.forecast)
+        names = (*self.channels, *self.forecast, *self.covariates)
         missing = [name for name in names if name not in self.raw_channels]
         if missing or not self.typical_gap > 0 or self.classes == [] or self.horizon < 0:
             problem = "typical_gap, classes or horizon is invalid"
@@ -229,14 +236,22 @@ class Preparation:
             raise RunError(f"preparation: {problem}. {_RESTORE}")
         self.stored_alarm  # noqa: B018 (raises an error if it is invalid)
 
+    @property
+    def file_channels(self) -> list[str]:
+        """The channels of a file, without those of later values."""
+        return self.raw_channels[: len(self.raw_channels) - len(self.covariates)]
+
     # Towards the network
 
     def arrange(self, series_set: SeriesSet) -> SeriesSet:
         """Return recordings with the channels of this preparation, in its order.
 
         Channels are matched by name; those of a file without names must be in the order of
-        training.
+        training. Where future values are known, the recordings end with the last predicted value.
         """
+        if series_set.channels != self.raw_channels and self.covariates:
+            names, predicted = self.covariates, self.forecast
+            series_set = with_later_values(series_set, names, self.horizon, predicted)
         expected, channels = self.raw_channels, series_set.channels
         if channels == expected:
             return series_set

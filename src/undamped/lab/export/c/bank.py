@@ -22,6 +22,7 @@ from undamped.lab.export.c.program import Program, write_preparation
 from undamped.lab.export.subject import Subject
 
 _COUNTS = ("above", "streak", "longest")
+_LOCATIONS = ("peak_location", "trough_location")
 
 
 def bank_program(subject: Subject, name: str, *, int8: bool = False) -> Program:
@@ -46,6 +47,8 @@ def bank_program(subject: Subject, name: str, *, int8: bool = False) -> Program:
             program.fields[part] = ("float", count)
     for part in _COUNTS:
         program.fields[part] = ("uint32_t", levels * count)
+    if dynamics.locations:
+        program.fields |= dict.fromkeys(_LOCATIONS, ("uint32_t", count))
     program.fields |= {"before": ("float", channels), "seen": ("uint8_t", channels)}
     program.fields["samples"] = ("uint32_t", 1)
     program.prepare.insert(0, _full_counter(name))
@@ -115,6 +118,11 @@ def _advance(program: Program, dynamics: Oscillators, gaps: bool) -> str:
         real, imaginary = (constants.name(part) for part in parts)
         step = f"const float c = {real}[k], s = {imaginary}[k];"
     levels = "\n    state->total[k] += y;\n    state->current[k] = y;"
+    locations = "".join(
+        f"\n    if (!state->samples[0] || y {sign} state->{part}[k]) {{"
+        f"\n        state->{part}_location[k] = state->samples[0] + 1u;\n    }}"
+        for part, sign in (("peak", ">"), ("trough", "<"))
+    )
     return f"""{_gap_line(gaps, program)}for (int k = 0; k < {count}; k++) {{
     {step}
     const float a = state->real[k], b = state->imaginary[k];
@@ -122,7 +130,8 @@ def _advance(program: Program, dynamics: Oscillators, gaps: bool) -> str:
     const float imaginary = s * a + c * b;
     const float y = {cosine}[k] * real - {sine}[k] * imaginary;
     state->real[k] = real;
-    state->imaginary[k] = imaginary;{levels if "total" in program.fields else ""}
+    state->imaginary[k] = imaginary;{levels if "total" in program.fields else ""}\
+{locations if dynamics.locations else ""}
     state->peak[k] = !state->samples[0] || y > state->peak[k] ? y : state->peak[k];
     state->trough[k] = !state->samples[0] || y < state->trough[k] ? y : state->trough[k];
 {_indent(_thresholds(constants, dynamics))}
@@ -157,6 +166,8 @@ def _reader(program: Program, bank: OscillatorBank) -> str:
     groups = [("total", 1, " / samples"), ("current", 1, "")] if "total" in program.fields else []
     groups += [("peak", 1, ""), ("trough", 1, "")]
     groups += [(part, levels, " / samples") for part in ("above", "longest")]
+    if bank.dynamics.locations:
+        groups += [(part, 1, " / samples") for part in _LOCATIONS]
     loops, offset = [], 0
     for part, rows, divisor in groups:
         size = rows * count

@@ -7,8 +7,9 @@ The output is W φ + b, where each feature belongs to samples as follows. Sums a
     mean of y               the mean of these sums
     fraction of y > θ       1/n for every time at which y is above θ
     longest run of y > θ    1/n for every time in that run
+    location of max, min y  all of it for the time of the extreme
 
-The last two are counts, which no sample has a part of: they belong to the times of the responses,
+The last three are counts, which no sample has a part of: they belong to the times of the responses,
 relative to their mean in training. A feature at its limit belongs to no sample.
 """
 
@@ -76,7 +77,8 @@ def bank_contributions(model: OscillatorBank, sequence: Batch, direction: Tensor
     steps, thresholds = len(sequence.inputs), len(dynamics.thresholds)
     samples, times = torch.zeros_like(sequence.inputs[:, 0]), torch.zeros(steps).double()
     size = max(1, _MOST_RESPONSES // steps)
-    linear = len(slopes) - 2 * thresholds
+    linear = len(slopes) - 2 * thresholds - 2 * dynamics.locations
+    stop = linear + 2 * thresholds
     for index in torch.arange(dynamics.count).split(size):
         inputs = sequence.inputs.detach().clone().requires_grad_()
         responses = dynamics.responses(sequence._replace(inputs=inputs), index)
@@ -89,7 +91,11 @@ def bank_contributions(model: OscillatorBank, sequence: Batch, direction: Tensor
         offset += float(total.detach() - part.sum() - (slope[:linear] * centre[:linear]).sum())
         over = responses.detach().unsqueeze(1) > dynamics.thresholds[:, index]
         counts = torch.cat((over, _longest_runs(over)), dim=1).double()
-        times += (slope[linear:] * (counts - centre[linear:])).sum((1, 2)) / steps
+        times += (slope[linear:stop] * (counts - centre[linear:stop])).sum((1, 2)) / steps
+        extremes = responses.detach().argmax(0), responses.detach().argmin(0)
+        located = zip(extremes, slope[stop:], centre[stop:], strict=False)
+        for at, location_slope, location_centre in located:
+            times.index_add_(0, at, location_slope * ((at + 1).double() / steps - location_centre))
     period = 2 * torch.pi / dynamics.rates().frequency
     by_oscillator = parts.view(-1, dynamics.count).sum(0)
     output = float(direction.double() @ bank.readout(standard.clamp(-LIMIT, LIMIT)).detach())

@@ -24,13 +24,15 @@ from undamped.lab.training.recipes import merged
 from undamped.models.for_task import check_options, model_for
 
 CANDIDATES = (
-    *("guess", "bank", "boosting", "minirocket"),
+    *("guess", "bank", "location-bank", "boosting", "minirocket"),
     *("multirocket-hydra", "quant", "rdst"),
 )
 """The cheapest first."""
-NOT_FOR_FORECASTS = ("quant", "rdst")
-FORECASTERS = ("seasonal-naive", "ridge-lags", "combination", "ets")
+NOT_FOR_FORECASTS = ("quant", "rdst", "location-bank")
+FORECASTERS = ("seasonal-naive", "ridge-lags", "combination", "ets", "theta", "mstl")
 """The candidates of a forecast, which are tried after the cheapest and before the others."""
+INTERMITTENT = ("croston", "tsb")
+"""Further candidates where many values are zero."""
 ALWAYS = ("guess", "seasonal-naive")
 """Candidates that are tried even if no time remains."""
 DRAWS = 5
@@ -57,7 +59,8 @@ def candidates(task: Task, names: Sequence[str] | None = None) -> list[str]:
     if task.task_shape.forecast is None:
         return list(CANDIDATES)
     cheapest, *others = (name for name in CANDIDATES if name not in NOT_FOR_FORECASTS)
-    return [cheapest, *FORECASTERS, *(() if too_few_windows(task) else others)]
+    intermittent = INTERMITTENT if optional.intermittent(task) else ()
+    return [cheapest, *FORECASTERS, *intermittent, *(() if too_few_windows(task) else others)]
 
 
 def too_few_windows(task: Task) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from undamped._base.errors import OptionError, UndampedError, printable
 from undamped._base.options import check
-from undamped._base.registry import tasks
+from undamped._base.registry import models, tasks
 from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.devices import is_launched
@@ -30,9 +30,12 @@ from undamped.lab.training.portfolio.attempt import (
 from undamped.lab.training.portfolio.ensembles import data_of, valid_count
 from undamped.lab.training.recipes import merged
 from undamped.lab.training.run import Run
+from undamped.models.task_model import StreamingModel
+from undamped.nn.recurrent import Recurrent
 
 MARGIN = 2.0
 """Standard errors by which a network has to be better."""
+NAIVE = closed_form_candidates.CANDIDATES[0]
 FEW = 20
 """Validation targets below which no network is tried: the best of a hundred validations on a
 handful of series is luck."""
@@ -123,6 +126,28 @@ def fit_best(
             while runs:
                 shutil.rmtree(runs.pop().path, ignore_errors=True)
             best, why = select(attempts, task)
+
+
+def streaming_candidates(
+    names: Sequence[str] | None, *, exportable: bool = False
+) -> tuple[str, ...]:
+    """Return the models of a comparison that follow a stream.
+
+    All of them can be exported to ONNX, except for the naive baseline.
+
+    Args:
+        names: Models to compare; None for the portfolio.
+        exportable: Whether to leave out those that cannot be exported.
+    """
+    names = names or (*closed_form_candidates.CANDIDATES, *networks.CANDIDATES)
+    stream = [name for name in names if issubclass(models[name], (StreamingModel, Recurrent))]
+    usable = tuple(name for name in stream if not exportable or name != NAIVE)
+    if not usable:
+        raise OptionError(
+            f"None of {', '.join(names)} follows a stream or can be exported. Add bank or unicornn "
+            "to model.candidates, or omit --streaming and --exportable."
+        )
+    return usable
 
 
 def _check_single_process() -> None:

@@ -70,14 +70,15 @@ class Drivers(NamedTuple):
 
 
 @cache
-def pools_loop(with_gaps: bool) -> Callable[..., None]:
+def pools_loop(with_gaps: bool, locations: bool = False) -> Callable[..., None]:
     """Return the loop over the sequences `low` to `high`; it updates the pools in place."""
 
     @njit(**KERNEL)
     def bank_pools(inputs: Any, bank: Any, pools: Any, low: int, high: int) -> None:
         drive, gaps, lengths = inputs
         cosine, sine, output_cosine, output_sine, damping, frequency, thresholds = bank
-        real, imaginary, current, total, peak, trough, above, streak, longest, count = pools
+        real, imaginary, current, total, peak, trough, above, streak, longest = pools[:9]
+        peak_location, trough_location, count = pools[9:]
         unit, zero = drive.dtype.type(1), drive.dtype.type(0)
         width, levels = drive.shape[2], thresholds.shape[0]
         for b in range(low, high):
@@ -97,6 +98,12 @@ def pools_loop(with_gaps: bool) -> Callable[..., None]:
                     output = output_cosine[k] * new_x - output_sine[k] * new_y
                     current[b, k] = output
                     total[b, k] += output
+                    if locations:
+                        location = count[b] + unit
+                        if first or output > peak[b, k]:
+                            peak_location[b, k] = location
+                        if first or output < trough[b, k]:
+                            trough_location[b, k] = location
                     peak[b, k] = output if first or output > peak[b, k] else peak[b, k]
                     trough[b, k] = output if first or output < trough[b, k] else trough[b, k]
                 for j in range(levels):
@@ -155,7 +162,8 @@ def features_loop() -> Callable[..., None]:
 
     @njit(**KERNEL)
     def bank_features(pools: Any, levels: bool, mean: Any, std: Any, limit: Any, out: Any) -> None:
-        _, _, current, total, peak, trough, above, _, longest, samples = pools
+        _, _, current, total, peak, trough, above, _, longest = pools[:9]
+        peak_location, trough_location, samples = pools[9:]
         width, thresholds = current.shape[1], above.shape[1]
         unit = out.dtype.type(1)
         count, at = max(samples[0], unit), 0
@@ -172,5 +180,9 @@ def features_loop() -> Callable[..., None]:
                 end = at + width
                 _write(rows[j], count, mean[at:end], std[at:end], limit, out[at:end])
                 at = end
+        for row in (peak_location[0], trough_location[0]):  # empty without locations
+            end = at + len(row)
+            _write(row, count, mean[at:end], std[at:end], limit, out[at:end])
+            at = end
 
     return bank_features

@@ -3,8 +3,9 @@
     z ← e^{(−γ + iω) Δt} z + u,    y = Re e^{iφ} z
 
 The pools are the number of samples, Σ y, max y, min y, the number of samples above each of several
-thresholds, and the longest run of consecutive samples above it. The size of the state does not
-depend on the number of samples, and a state of zeros is the state before the first sample.
+thresholds, and the longest run of consecutive samples above it; on request also the locations of
+max y and min y, the numbers of samples up to them. The size of the state does not depend on the
+number of samples, and a state of zeros is the state before the first sample.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ class Pools(NamedTuple):
         above: (batch, thresholds, oscillators) samples above each threshold.
         streak: (batch, thresholds, oscillators) consecutive samples above it up to the present.
         longest: (batch, thresholds, oscillators) the longest streak so far.
+        peak_location: (batch, oscillators) samples up to the first largest y, with it; (batch, 0)
+            without locations.
+        trough_location: The same of the smallest y.
         samples: (batch,) number of samples.
     """
 
@@ -43,22 +47,27 @@ class Pools(NamedTuple):
     above: Tensor
     streak: Tensor
     longest: Tensor
+    peak_location: Tensor
+    trough_location: Tensor
     samples: Tensor
 
     @classmethod
-    def empty(cls, batch: int, thresholds: Tensor) -> Pools:
+    def empty(cls, batch: int, thresholds: Tensor, *, locations: bool = False) -> Pools:
         """Return the state before the first sample."""
         levels, oscillators = thresholds.shape
         zero = thresholds.new_zeros(batch, oscillators)
         level = thresholds.new_zeros(batch, levels, oscillators)
+        location = thresholds.new_zeros(batch, oscillators if locations else 0)
         samples = thresholds.new_zeros(batch)
-        return cls(zero, zero, zero, zero, zero, zero, level, level, level, samples)
+        counts = level, level, level
+        return cls(zero, zero, zero, zero, zero, zero, *counts, location, location, samples)
 
     def features(self, *, levels: bool) -> Tensor:
         """Return the features of each sequence, (batch, features).
 
         They are peaks, troughs, and for each threshold the fraction of samples above it and the
-        longest streak as a fraction of all samples: `feature_count` in all.
+        longest streak as a fraction of all samples, and the locations of peaks and troughs as
+        fractions of it: `feature_count` in all.
 
         Args:
             levels: Whether means and current values come first.
@@ -66,12 +75,15 @@ class Pools(NamedTuple):
         count = self.samples.clamp_min(1).unsqueeze(1)
         counts = [(part / count.unsqueeze(1)).flatten(1) for part in (self.above, self.longest)]
         first = [self.total / count, self.current] if levels else []
-        return torch.cat([*first, self.peak, self.trough, *counts], dim=1)
+        locations = self.peak_location / count, self.trough_location / count
+        return torch.cat([*first, self.peak, self.trough, *counts, *locations], dim=1)
 
 
-def feature_count(oscillators: int, thresholds: int, *, levels: bool) -> int:
+def feature_count(
+    oscillators: int, thresholds: int, *, levels: bool, locations: bool = False
+) -> int:
     """Return the number of features of a sequence; arguments as for `Pools`."""
-    return (2 * levels + 2 + 2 * thresholds) * oscillators
+    return (2 * levels + 2 + 2 * thresholds + 2 * locations) * oscillators
 
 
 class Rates(NamedTuple):
@@ -125,7 +137,7 @@ def advance(
     ends = torch.full((batch,), steps) if lengths is None else lengths.long().clamp(0, steps)
     inputs = tuple(Inputs(drive.contiguous().numpy(), times.numpy(), ends.numpy()))
     bank, arrays = tuple(Bank.of(rates, thresholds)), tuple(part.numpy() for part in after)
-    loop = pools_loop(gaps is not None)
+    loop = pools_loop(gaps is not None, bool(pools.peak_location.shape[1]))
 
     def run(rows: slice) -> Callable[[], None]:
         return lambda: loop(inputs, bank, arrays, rows.start, rows.stop)
@@ -174,6 +186,10 @@ def _step(pools: Pools, u: Tensor, gap: Tensor, rates: Rates, thresholds: Tensor
     first = (pools.samples == 0).unsqueeze(1)
     over = (y.unsqueeze(1) > thresholds).to(y.dtype)
     streak = (pools.streak + 1) * over
+    location = (pools.samples + 1).unsqueeze(1)
+    peaks, troughs = first | (y > pools.peak), first | (y < pools.trough)
+    if not pools.peak_location.shape[1]:
+        peaks = troughs = first[:, :0]
     return Pools(
         real,
         imaginary,
@@ -184,5 +200,7 @@ def _step(pools: Pools, u: Tensor, gap: Tensor, rates: Rates, thresholds: Tensor
         pools.above + over,
         streak,
         torch.maximum(pools.longest, streak),
+        torch.where(peaks, location, pools.peak_location),
+        torch.where(troughs, location, pools.trough_location),
         pools.samples + 1,
     )
