@@ -58,7 +58,7 @@ class InputFilter:
             velocity, count = state
             k = self._steps_since_restart(count)
             velocity = k / (k + 3) * velocity + self.step * u
-            return velocity, [velocity, count + 1]
+            return velocity, [velocity, torch.remainder(count + 1, self.restart)]
         moment = self.decay * state[-1] + (1 - self.decay) * u * u
         scale = torch.rsqrt(moment + self.softening)
         if self.kind == "rmsprop":
@@ -171,7 +171,8 @@ class MomentumCell(CoupledCell):
         hidden, filtered = final[: self.recurrent_tensors], list(final[self.recurrent_tensors :])
         if self.input_filter.counts:
             count = x.shape[0] if lengths is None else lengths.to(x).unsqueeze(-1)
-            filtered.append(filters[-1] + count)
+            # The count starts again, because float32 cannot count the steps of a long stream.
+            filtered.append(torch.remainder(filters[-1] + count, self.input_filter.restart))
         return output, (*hidden, *self._split_filter(filtered))
 
 

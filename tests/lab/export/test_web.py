@@ -85,6 +85,11 @@ def check_page(page, name, folder):
     found = page.evaluate("[...answers]")
     expected = expected_answers(subject, samples, times)[-1]
     assert np.abs(np.array(found) - expected).max() < 1e-5 * max(1, np.abs(expected).max())
+    if name == "bank_stamped":
+        page.evaluate("""read('"unused",b,time\\n1,2,3')""")
+        assert page.inner_text("#status") == "The file has no column 'a'."
+        page.evaluate("read('time,b,\"unused\",a\\n2,1,1,1000\\n1,1,1,1000\\n3,1,1,1000')")
+        assert "1 samples were refused. 2 samples" in page.inner_text("#status")
     page.click("#mouse")
     page.mouse.move(50, 60)
     page.mouse.move(80, 90)

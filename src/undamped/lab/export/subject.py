@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
 from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
@@ -121,19 +121,31 @@ class Subject:
         }
 
 
+def refuse_divergence(model: nn.Module) -> None:
+    """Raise an error for a model with a weight that is not finite."""
+    if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+        raise OptionError(
+            "The model has weights that are not finite (NaN or infinite), and no answers. Train it "
+            "again, for example with a smaller train.learning_rate."
+        )
+
+
 def export_form(subject: Subject) -> Subject:
     """Return a copy for export: in evaluation mode, with constrained matrices computed."""
+    refuse_divergence(subject.model)
     model = copy.deepcopy(subject.model).cpu().eval()
     if isinstance(model, OscillatorBank):
         return Subject(model, subject.preparation, subject.classes, subject.source)
     if not isinstance(model, SequenceModel) or model.at_times:
-        is_sequence = isinstance(model, SequenceModel)
-        got = "outputs at query times" if is_sequence else f"a {type(model).__name__}"
-        instead = "`undamped stream RUN` or " if isinstance(model, StreamingModel) else ""
-        raise OptionError(
-            f"ONNX needs a bank or a recurrent network with outputs at its steps, got {got}. "
-            f"Use {instead}`undamped predict RUN`."
-        )
+        reason = f"{type(model).__name__} reads whole series with code of its own"
+        instead = "`undamped predict RUN`, or train the model 'bank'"
+        if isinstance(model, SequenceModel):
+            reason = "its outputs are at query times"
+        elif isinstance(model, StreamingModel):
+            reason = f"{type(model).__name__} is no recurrent network with regular steps"
+        if isinstance(model, StreamingModel):
+            instead = "`undamped stream RUN` or `undamped predict RUN`"
+        raise OptionError(f"The model has no ONNX form: {reason}. Use {instead}.")
     if model.network.cell_class.memory_plan.state_grows:
         raise OptionError(
             f"The state of {type(model.network).__name__} grows with every step, which ONNX cannot "

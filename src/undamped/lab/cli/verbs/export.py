@@ -46,7 +46,8 @@ def _export_web(options: Export, run: Run) -> None:
     from undamped.lab.export.c.web import export_web
 
     path = _file(options, run, ".html")
-    size = export_web(subject_of(run), path, run.path.resolve().name)
+    time = run.settings["task"].get("options", {}).get("time") or "time"
+    size = export_web(subject_of(run), path, run.path.resolve().name, time=time)
     if options.as_json:
         print_json({"file": str(path), "bytes": size})
     else:

@@ -42,9 +42,9 @@ def bank_program(subject: Subject, name: str, *, int8: bool = False) -> Program:
     channels = dynamics.channels
     width = channels * (1 + masked) + gaps
     write_preparation(program, subject, width, elapsed=True, allow_missing=prepared is None)
-    for part in ("real", "imaginary", "total", "current", "peak", "trough"):
-        if part not in ("total", "current") or bank.shape.answer != "class":
-            program.fields[part] = ("float", count)
+    parts = ("real", "imaginary", "peak", "trough")
+    for part in parts if bank.shape.answer == "class" else (*parts, "total", "rest", "current"):
+        program.fields[part] = ("float", count)
     for part in _COUNTS:
         program.fields[part] = ("uint32_t", levels * count)
     if dynamics.locations:
@@ -117,7 +117,12 @@ def _advance(program: Program, dynamics: Oscillators, gaps: bool) -> str:
         parts = rotate(unit, zero, unit, rates.damping, rates.frequency)
         real, imaginary = (constants.name(part) for part in parts)
         step = f"const float c = {real}[k], s = {imaginary}[k];"
-    levels = "\n    state->total[k] += y;\n    state->current[k] = y;"
+    levels = """
+    /* A compensated sum, since a float cannot add small numbers to that of many samples. */
+    const float addend = y - state->rest[k], larger = state->total[k] + addend;
+    state->rest[k] = (larger - state->total[k]) - addend;
+    state->total[k] = larger;
+    state->current[k] = y;"""
     locations = "".join(
         f"\n    if (!state->samples[0] || y {sign} state->{part}[k]) {{"
         f"\n        state->{part}_location[k] = state->samples[0] + 1u;\n    }}"

@@ -21,7 +21,7 @@ from undamped.lab.export.c.program import (
     source_text,
 )
 from undamped.lab.export.c.selftest import TOLERANCE, selftest_text
-from undamped.lab.export.subject import Subject
+from undamped.lab.export.subject import Subject, refuse_divergence
 from undamped.lab.files import write_atomically
 
 COMPILERS = ("cc", "gcc", "clang")
@@ -119,6 +119,7 @@ def program_of(
     subject: Subject, name: str, *, int8: bool = False, integer: IntegerStep | None = None
 ) -> Program:
     """Return the parts of the C file of a model; arguments are those of `c_files`."""
+    refuse_divergence(subject.model)
     if subject.preparation is not None:
         subject.preparation.stream()  # refuses a model that answers whole windows
     if isinstance(subject.model, OscillatorBank):

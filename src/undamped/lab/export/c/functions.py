@@ -35,14 +35,15 @@ EXPRESSIONS: dict[str, str] = {
     "le": "({0} <= {1})",
     "logical_not": "!{0}",
     "lt": "({0} < {1})",
-    "maximum": "({0} > {1} ? {0} : {1})",
-    "minimum": "({0} < {1} ? {0} : {1})",
+    # A value that is not a number is the result, as in PyTorch.
+    "maximum": "({1} > {0} || {1} != {1} ? {1} : {0})",
+    "minimum": "({1} < {0} || {1} != {1} ? {1} : {0})",
     "mul": "{0} * {1}",
     "ne": "({0} != {1})",
     "neg": "-{0}",
     "or": "({0} | {1})",
     "reciprocal": "1.0f / {0}",
-    "relu": "({0} > 0 ? {0} : 0)",
+    "relu": "({0} < 0 ? 0 : {0})",
     "sub": "{0} - {1}",
     "where": "({0} ? {1} : {2})",
 }
@@ -113,7 +114,9 @@ _LIBRARY = {
     p = p * m + 2.0000714765e-1f;
     p = p * m - 2.4999993993e-1f;
     p = p * m + 3.3333331174e-1f;
-    return m + (z * m * p - n * 2.12194440e-4f - 0.5f * z) + n * 0.693359375f;""",
+    const float value = m + (z * m * p - n * 2.12194440e-4f - 0.5f * z) + n * 0.693359375f;
+    const float special = x > 0.0f ? x : (x == 0.0f ? @bits(-8388608) : @bits(2143289344));
+    return x > 0.0f && x <= 3.40282347e38f ? value : special; /* minus infinity, or no number */""",
     "log1p": """const float u = 1.0f + x;
     return u == 1.0f ? x : @log(u) * (x / (u - 1.0f));""",
     "sqrt": """union { float f; int32_t i; } u;
@@ -123,7 +126,8 @@ _LIBRARY = {
     y = y * (1.5f - 0.5f * x * y * y);
     y = y * (1.5f - 0.5f * x * y * y);
     y = y * (1.5f - 0.5f * x * y * y);
-    return x > 1.2e-38f ? x * y : 0.0f;""",
+    const float special = x > 1.0f ? x : (x >= 0.0f ? 0.0f : @bits(2143289344));
+    return x > 1.2e-38f && x <= 3.40282347e38f ? x * y : special;""",
     "floor": """if (!(x < 8388608.0f && x > -8388608.0f)) {
         return x;
     }
@@ -142,7 +146,7 @@ _LIBRARY = {
     const float cosine = 1.0f - 0.5f * z + z * z * ((2.443315711809948e-5f * z -
         1.388731625493765e-3f) * z + 4.166664568298827e-2f);
     const float value = (quadrant & 1) ? cosine : sine;
-    return x == x ? ((quadrant & 2) ? -value : value) : x;""",
+    return x - x == 0.0f ? ((quadrant & 2) ? -value : value) : x - x;""",
 }
 _FIXED = {
     "saturated": (

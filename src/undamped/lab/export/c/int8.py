@@ -144,14 +144,17 @@ class Int8Products(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        constant = bool(tensors) and all(hasattr(tensor, _MARK) for tensor in tensors)
+        # Tensors that are made without others, such as an identity, are constants too.
+        constant = all(hasattr(tensor, _MARK) for tensor in tensors)
         name = func.name().removeprefix("aten::").split(".")[0]
         if name.removesuffix("_cell") in _RECURRENT:  # one call of torch for many products
             args = (*args[:2], *tree_map(_rounded_weight, args[2:]))
-        elif not constant and name in ("linear", "matmul", "mm", "mv", "addmm"):
+        # `linear` also multiplies an initial state, which may be a parameter.
+        elif name == "linear" or (not constant and name in ("matmul", "mm", "mv", "addmm")):
             first = 1 if name == "addmm" else 0  # addmm has the addend before the factors
             left, right = args[first : first + 2]
-            if hasattr(right, _MARK) and right.dim() == 2:
+            # The matrix of `linear` is a weight, also one that does not come from a parameter.
+            if (name == "linear" or hasattr(right, _MARK)) and right.dim() == 2:
                 right = _rounded(right, rows=name == "linear")
             elif hasattr(left, _MARK) and left.dim() == 2:
                 left = _rounded(left, rows=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -132,7 +131,7 @@ class _Lowering:
         self._make_groups()
         self.operations: dict[str, int] = {}
         self.products = 0
-        self.copies: list[tuple[str, str, int]] = []
+        self.copies: list[Node] = []
         self.locations: dict[Node, tuple[str, int]] = {}
         self.work = self._plan_buffers()
 
@@ -225,7 +224,7 @@ class _Lowering:
             sizes[kind] = max(sizes.get(kind, 0), offset + node.size)
             self.locations[node] = (f"work_{kind.removesuffix('_t')}", offset)
             if node in self.targets:
-                self.copies.append((self.targets[node], self._element(node, "i"), node.size))
+                self.copies.append(node)
         return sizes
 
     def _intervals(self) -> Iterator[tuple[int, int, Node]]:
@@ -268,8 +267,10 @@ class _Lowering:
                 lines += self._reduce(node)
             else:
                 lines += self._concat(node)
-        for target, source, size in self.copies:
-            lines += _loop("i", size, [f"{target}[i] = {source};"])
+        for node in self.copies:
+            at = Index.variable("i", node.size).text()
+            copy = f"{self.targets[node]}[{at}] = {self._element(node, at)};"
+            lines += _loop("i", node.size, [copy])
         return Code(lines, self.work, self.helpers, self.products, self.operations)
 
     def _elementwise(self, at: int, group: Group) -> list[str]:
@@ -428,7 +429,8 @@ class _Body:
         name, double = node.operator, node.dtype == torch.float64
         self.operations.append(name)
         if name == "cast":
-            return f"({TYPES[node.dtype]}){args[0]}" + (" != 0" if node.dtype == torch.bool else "")
+            kind = TYPES[node.dtype]
+            return f"{args[0]} != 0" if node.dtype == torch.bool else f"({kind}){args[0]}"
         if name in EXPRESSIONS:
             text = EXPRESSIONS[name].format(*args)
             return text.replace("1.0f", "1.0") if double else text
@@ -454,10 +456,12 @@ def literal(number: float | int | bool, dtype: torch.dtype) -> str:
     """Return a number as a C literal."""
     if not dtype.is_floating_point:
         return str(int(number))
+    if dtype == torch.float32:
+        number = float(torch.tensor(number, dtype=dtype))
     if number != number or number in (float("inf"), float("-inf")):
         name = "UNDAMPED_NAN" if number != number else "UNDAMPED_INFINITY"
         return f"(-{name})" if number == float("-inf") else name
-    text = repr(number) if dtype == torch.float64 else f"{float(np.float32(number)):.9g}"
+    text = repr(number) if dtype == torch.float64 else f"{number:.9g}"
     text = text if any(c in text for c in ".e") else f"{text}.0"
     text = text if dtype == torch.float64 else f"{text}f"
     return f"({text})" if number < 0 or text.startswith("-") else text

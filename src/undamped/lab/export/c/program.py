@@ -20,12 +20,15 @@ from undamped.lab.export.c.trace import trace
 from undamped.lab.export.subject import Subject
 from undamped.version import __version__
 
-_KEYWORDS = frozenset(
+_RESERVED = frozenset(
     re.findall(
         r"\w+",
         "auto break case char const continue default do double else enum extern float for goto if "
         "inline int long main register restrict return short signed sizeof static struct switch "
-        "typedef union unsigned void volatile while",
+        "typedef union unsigned void volatile while "
+        # Headers of the standard library, which a file of the same name would hide.
+        "assert complex ctype errno fenv inttypes iso646 limits locale math setjmp signal stdarg "
+        "stdbool stddef stdint stdio stdlib string tgmath time wchar wctype",
     )
 )
 _ROW = 8  # numbers per line of a table
@@ -89,7 +92,7 @@ _BYTES = {"float": 4, "double": 8, "int32_t": 4, "uint32_t": 4, "uint8_t": 1}
 def identifier(text: str) -> str:
     """Return a C identifier that resembles a text."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_") or "model"
-    return f"model_{name}" if name[0].isdigit() or name in _KEYWORDS else name
+    return f"model_{name}" if name[0].isdigit() or name.lower() in _RESERVED else name
 
 
 def string(text: str) -> str:
@@ -183,7 +186,8 @@ def write_preparation(
     if symbols is not None:
         table = program.constants.name(symbols)
         lines += [
-            f"if (!(sample[0] >= 0.0f && sample[0] < {len(symbols)}.0f)) {{",
+            f"if (!(sample[0] >= 0.0f && sample[0] < {len(symbols)}.0f &&",
+            "      sample[0] == (float)(int)sample[0])) {",
             f"    return {prefix}_BAD_SYMBOL;",
             "}",
             f"for (int i = 0; i < {width}; i++) {{",
@@ -251,7 +255,7 @@ def _write_elapsed(program: Program, subject: Subject, width: int, elapsed: bool
     assert prepared is not None
     typical = number(prepared.typical_gap, torch.float32)
     unit = number(1 / prepared.typical_gap, torch.float32)
-    longest = number(LONGEST_GAP, torch.float32)
+    longest = number(LONGEST_GAP * prepared.typical_gap, torch.float32)
     program.fields["started"] = ("uint32_t", 1)
     feature = "gap"
     if not elapsed:
@@ -261,7 +265,7 @@ def _write_elapsed(program: Program, subject: Subject, width: int, elapsed: bool
     program.prepare += [
         f"/* In typical gaps of {typical}; the first sample has none before it. */",
         f"const float gap = state->started[0] ? elapsed * {unit} : 0.0f;",
-        f"if (state->started[0] && !(elapsed > 0.0f && gap <= {longest})) {{",
+        f"if (state->started[0] && !(elapsed > 0.0f && elapsed <= {longest})) {{",
         f"    return {prefix}_BAD_TIME;",
         "}",
         "state->started[0] = 1;",

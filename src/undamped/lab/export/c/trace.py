@@ -539,6 +539,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "mul": _multiply,
     "mv": _matmul,
     "ne": _comparison("ne"),
+    "new_full": _full(None),
     "new_zeros": _full(0),
     "ones_like": _full(1),
     "permute": lambda record, result, x, order: _permuted(record.real(x), order),

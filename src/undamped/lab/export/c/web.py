@@ -98,24 +98,37 @@ function show(note) {
   }));
   get("status").textContent = `${note} ${count} samples.`;
 }
+function cells(line) {
+  const fields = `,${line}`.matchAll(/,\\s*(?:"((?:[^"]|"")*)"|([^,]*))/g);
+  return [...fields].map(([, quoted, plain]) => quoted?.replace(/""/g, '"') ?? plain.trim());
+}
 function rows(text) {
-  const lines = text.split(/\\r?\\n/).filter((line) => line.trim());
-  const fields = lines.map((line) => line.split(",").map((field) => field.trim()));
-  const names = fields[0].map((name) => name.replace(/^"|"$/g, ""));
-  const columns = model.channels.map((name) => names.indexOf(name));
-  const named = columns.every((column) => column >= 0);
-  const time = names.indexOf("time");
-  const order = named ? columns : model.channels.map((_, at) => at);
+  const fields = text.split(/\\r?\\n/).filter((line) => line.trim()).map(cells);
+  const names = fields[0] || [], header = names.some((field) => isNaN(Number(field)));
+  const needed = [...(model.named ? model.channels : []), ...(model.time ? [model.time] : [])];
+  const missing = needed.filter((name) => header && !names.includes(name));
+  if (missing.length) throw Error(`The file has no column '${missing[0]}'.`);
+  const first = model.time ? 1 : 0, named = header && model.named;  // the time comes first
+  const order = model.channels.map((name, at) => named ? names.indexOf(name) : at + first);
   const number = (field) => (field === "" || field === undefined ? NaN : Number(field));
-  return fields.slice(named || fields[0].some((field) => isNaN(Number(field))) ? 1 : 0)
-    .map((row) => ({ values: order.map((at) => number(row[at])), time: number(row[time]) }));
+  const time = (field) => isNaN(number(field)) ? Date.parse(field) / 1000 : number(field);
+  return fields.slice(header ? 1 : 0).map((row) => ({
+    values: order.map((at) => number(row[at])),
+    time: time(row[header ? names.indexOf(model.time) : 0]),
+  }));
 }
 function read(text) {
   let before = NaN, skipped = 0;
   start();
-  for (const { values, time } of rows(text)) {
-    skipped += push(values, isNaN(time - before) ? 1 : time - before) ? 1 : 0;
-    before = time;
+  try {
+    for (const { values, time } of rows(text)) {
+      const elapsed = model.time && count ? time - before : 1;
+      if (push(values, elapsed)) skipped++;
+      else before = time;
+    }
+  } catch (error) {
+    get("status").textContent = error.message;
+    return;
   }
   show(skipped ? `${skipped} samples were refused.` : "The file was read.");
 }
@@ -163,7 +176,11 @@ get("microphone").onclick = async () => {
 
 
 def export_web(
-    subject: Subject, path: Path, name: str, buttons: Mapping[str, list[list[float]]] | None = None
+    subject: Subject,
+    path: Path,
+    name: str,
+    buttons: Mapping[str, list[list[float]]] | None = None,
+    time: str = "time",
 ) -> int:
     """Write a page with a model as WebAssembly; return its size in bytes.
 
@@ -172,6 +189,7 @@ def export_web(
         path: The file.
         name: The name of the model.
         buttons: Samples that are pushed when a button with this label is pressed.
+        time: The column of a CSV file with the times, for models that use them.
     """
     for tool in (COMPILER, LINKER):
         if not shutil.which(tool):
@@ -187,6 +205,8 @@ def export_web(
     model = {
         "wasm": base64.b64encode(wasm(files)).decode(),
         "channels": channels if prepared is None else prepared.raw_channels,
+        "named": prepared is not None,
+        "time": time if prepared is not None and prepared.timestamps else "",
         "labels": labels,
         "outputs": output_count(subject),
         "buttons": dict(buttons or {}),
