@@ -259,7 +259,8 @@ class ProgressBar:
             fields.insert(0, f"valid {progress.rows[-1]['valid_' + task.metric]:<9.4g}")
         fields.append(f"|grad| {update.gradient_norm:<7.2g}")
         if throughput := progress.throughput:
-            fields.append(f"{throughput['sequences_per_second']:>8,.4g} sequences/s")
+            speed = throughput["sequences_per_second"]
+            fields.append(f"{speed:>7,.{0 if speed > 10 else 2}f} sequences/s")
             if throughput["waiting_for_data"] >= _NOTABLE:
                 fields.append(f"{throughput['waiting_for_data']:.0%} waiting for data")
         return fields
