@@ -53,6 +53,7 @@ FEATURES = {
     "explanations, updates, file formats": (0, 1_590, 12),
     "early decisions": (0, 850, 3),
     "QUANT, RDST, ensembles of auto": (0, 700, 6),
+    "progress line by width, options as prose, file lock": (0, 75, 0),
 }
 MAX_LIBRARY_LINES += sum(library for library, _, _ in FEATURES.values())
 MAX_LINES += sum(library + lab for library, lab, _ in FEATURES.values())

@@ -80,8 +80,9 @@ class Score:
     def title(self) -> str:
         """The metric and the split in words, such as "test accuracy" or "accuracy (256 steps)"."""
         metric = self.metric.replace("_", " ")
-        usual = self.split in ("test", "validation")
-        return f"{self.split} {metric}" if usual else f"{metric} ({self.split})"
+        if self.split in ("test", "validation"):
+            return f"{self.split} {metric}"
+        return f"{metric} ({self.split})"
 
     @property
     def text(self) -> str:
