@@ -7,6 +7,7 @@ but the one it lies on.
 """
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -49,9 +50,13 @@ def execute(path: Path) -> tuple[str, dict[str, bytes]]:
 
 def on_files(files: Files, config) -> Files:
     """Add a page for every notebook, with its pictures beside it."""
-    for path in sorted(EXAMPLES.glob("*.ipynb")):
+    for path in sorted(EXAMPLES.rglob("[!.]*.ipynb")):
         body, pictures = stored(path, execute)
-        files.append(File.generated(config, f"examples/{path.stem}.md", content=body))
+        folder = Path("examples") / path.parent.relative_to(EXAMPLES)
+        # Links in a notebook are those of the repository: docs/benchmark.md, 2-gates.ipynb.
+        body = re.sub(r"\]\(((?:\.\./)+)docs/", r"](\1", body)
+        body = re.sub(r"(\]\([\w/-]+)\.ipynb\)", r"\1.md)", body)
+        files.append(File.generated(config, f"{folder}/{path.stem}.md", content=body))
         for picture, data in pictures.items():
-            files.append(File.generated(config, f"examples/{picture}", content=data))
+            files.append(File.generated(config, f"{folder}/{picture}", content=data))
     return files

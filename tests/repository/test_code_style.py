@@ -57,6 +57,7 @@ FEATURES = {
     "QUANT, RDST, ensembles of auto": (0, 700, 6),
     "covariates, forecasters of statsforecast": (5, 810, 3),
     "location-bank": (0, 130, 1),
+    "progress line by width, options as prose, file lock": (0, 75, 0),
 }
 MAX_LIBRARY_LINES += sum(library for library, _, _ in FEATURES.values())
 MAX_LINES += sum(library + lab for library, lab, _ in FEATURES.values())

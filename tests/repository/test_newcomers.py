@@ -93,10 +93,24 @@ def test_a_teacher_finds_notebooks_and_programs():
     """Two commands: install, jupyter; the first cell draws the figure of the lesson."""
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    path = re.search(r"\| a class to teach \|.*?\]\((examples/[\w-]+\.ipynb)\)", README)[1]
+    path = re.search(r"\| a class to teach \|.*?\]\((examples/[\w/-]+\.ipynb)\)", README)[1]
     cells = json.loads((ROOT / path).read_text(encoding="utf-8"))["cells"]
     first = next(cell for cell in cells if cell["cell_type"] == "code")
     names = {}
     exec(compile("".join(first["source"]).replace("plt.show()", ""), path, "exec"), names)
     assert len(names["axes"].lines) >= 3
     assert len(list((ROOT / "examples" / "gallery").glob("*.py"))) >= 20
+
+
+def test_a_course_has_six_lessons_with_questions_and_answers():
+    lessons = sorted((ROOT / "examples" / "course").glob("*.ipynb"))
+    assert len(lessons) == 6
+    for index, lesson in enumerate(lessons):
+        cells = json.loads(lesson.read_text(encoding="utf-8"))["cells"]
+        text = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+        assert re.findall(r"\*\*Question (\d)\.\*\*", text) == ["1", "2", "3"]
+        assert len(re.findall(r"^\d\. ", text.split("Answers</summary>")[1], re.M)) == 3
+        if index < 5:
+            assert f"]({lessons[index + 1].name})" in text
+        for target in re.findall(r"\]\(([^)#]+)", text):
+            assert (lesson.parent / target).is_file(), target

@@ -21,7 +21,17 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-PAGES = ("", "choose/", "gallery/", "faq/", "models/", "models/unicornn/", "results/", "compare/")
+PAGES = (
+    "",
+    "examples/course/4-oscillators/",
+    "choose/",
+    "gallery/",
+    "faq/",
+    "models/",
+    "models/unicornn/",
+    "results/",
+    "compare/",
+)
 
 
 class Page(HTMLParser):

@@ -232,3 +232,27 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             metadata.pop(_FORMAT, None)
             return tensors, metadata
         raise RunError("the file was changed or damaged after it was written: its checksum differs")
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold a lock that the operating system releases when the process ends; yield whether it holds.
+
+    On systems without such locks it always holds: only one process may then work in a folder.
+
+    Args:
+        path: The file that is locked; it is created if necessary.
+        wait: Whether to wait for another process that has the lock.
+    """
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        yield True
+        return
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+            return
+        yield True

@@ -18,6 +18,7 @@ from undamped._base.registry import models, tasks
 from undamped.lab import cli
 from undamped.lab.catalogue import REGISTRIES
 from undamped.lab.cli.verbs.catalogue import FAMILIES, STARTERS, family_of
+from undamped.lab.training.progress import fitting
 
 TINY = ["task.length=6", "model.hidden_size=4", "train.steps=3", "train.batch_size=4"]
 
@@ -55,6 +56,14 @@ def test_progress_in_a_pipe_is_a_line_for_each_validation(tmp_path):
     result = CliRunner(env={"COLUMNS": "40"}).invoke(cli.app, words)
     steps = [line for line in result.stderr.splitlines() if ": step " in line]
     assert steps and all("|grad|" in line for line in steps)
+    assert re.search(r": step 1/3, 33 %, \d+:\d\d left, valid \S+, loss \S+, mse \S+, ", steps[0])
+
+
+def test_fields_of_the_progress_line_that_do_not_fit_are_left_out():
+    fields = ["valid 0.5", "loss 1.25", "|grad| 3"]
+    assert fitting(fields, 40) == "valid 0.5  loss 1.25  |grad| 3"
+    assert fitting(fields, 20) == "valid 0.5  loss 1.25"
+    assert fitting(fields, 5) == ""
 
 
 def test_list_names_everything():
@@ -156,6 +165,17 @@ def test_show_explains_everything(name):
     if page["kind"] == "model":
         assert page["equation"]
         assert page.get("promise") or not hasattr(models[name], "cell_class")
+
+
+def test_show_wraps_paragraphs_once_and_options_as_prose_on_a_narrow_terminal():
+    runner = CliRunner(env={"COLUMNS": "60"})
+    lines = [
+        line.rstrip() for line in runner.invoke(cli.app, ["show", "unicornn"]).stdout.split("\n")
+    ]
+    start = lines.index("Symbols")
+    assert all(len(line) > 45 for line in lines[start + 1 : start + 4])
+    option = lines.index("    alpha (1.0; a number ≥ 0)")
+    assert lines[option + 1] == "        Restoring force α."
 
 
 @pytest.mark.parametrize(

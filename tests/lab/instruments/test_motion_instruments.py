@@ -82,7 +82,7 @@ def test_friction_is_seen_in_volume_and_energy():
     volume = motion_volume(model, task)
     np.testing.assert_allclose(volume.learned, -0.3 * volume.times[:, None] + 0 * volume.learned,
                                atol=1e-6)  # fmt: skip
-    assert "differs from the true one by up to 1.5e+02 %" in volume.sentence
+    assert "differs from the true one by up to 146 %" in volume.sentence
     energy = motion_energy(model, task)
     motion = follow(model, task)
     expected = (motion.learned.square().sum(-1) - motion.true.square().sum(-1)).abs().mean(1)

@@ -180,7 +180,7 @@ def test_a_page_of_forecasts_leads_with_the_forecast(opened, forecast_page):
     # Score and naive baseline, then the forecast with its band, then errors and coverage.
     assert page.locator("table.scores tr").count() == 2
     headings = page.locator("h2").all_text_contents()
-    assert headings[:3] == ["Verdict", "Forecasts and what came", "Error by step ahead"]
+    assert headings[:3] == ["Verdict", "Forecasts and true values", "Error by step ahead"]
     legend = page.locator("#plot-forecast + ul.legend li").all_text_contents()
     assert legend == ["true values", "80 % band", "forecast"]
     assert "% of the true values are inside the 80 % band" in page.inner_text("#verdict")

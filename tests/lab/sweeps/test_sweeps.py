@@ -25,6 +25,7 @@ from undamped.lab.sweeps import Plan, SweepFolder, sweep
 from undamped.lab.sweeps.folder import _JournalLock, without_password
 from undamped.lab.sweeps.plan import Choices, Range, grid_point, grid_size, read_space
 from undamped.lab.sweeps.sweep import _Worker, open_study
+from undamped.lab.sweeps.trials import trials_of
 from undamped.lab.training import Run
 
 pytestmark = pytest.mark.usefixtures("all_held_out")
@@ -236,6 +237,8 @@ def test_what_is_behind_ends_early(tmp_path):
     plan = replace(PLAN, fixed=fixed, space=space, sampler="grid", pruner="median")
     trials = sweep(begin(tmp_path / "early", plan), 6)
     assert trials[-1].state == "stopped early"
+    folder = SweepFolder.open(tmp_path / "early")
+    assert trials_of(folder, open_study(folder)) == trials  # also from a new process
     settings = Run.open(trials[-1].run).settings
     assert settings["status"] == "interrupted" and settings["steps"] < 60
 

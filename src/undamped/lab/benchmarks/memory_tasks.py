@@ -22,9 +22,8 @@ from undamped._base.registry import models as model_registry
 from undamped._base.registry import tasks as task_registry
 from undamped.lab.benchmarks.memory_report import paper, summarise
 from undamped.lab.benchmarks.memory_scores import ENTRANTS, LENGTHS, SHORT, TASKS, Entrant, Score
-from undamped.lab.files import write_json, write_text
+from undamped.lab.files import file_lock, write_json, write_text
 from undamped.lab.report.table import Progress, Report, silent
-from undamped.lab.sweeps.folder import file_lock
 from undamped.lab.tasks.events import LongTests
 from undamped.lab.training import fit
 from undamped.lab.training.plan import resolve

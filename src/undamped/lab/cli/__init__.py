@@ -67,6 +67,15 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object) -
     sys.stderr.write(printable(f"{message if plain else f'{category.__name__}: {message}'}\n"))
 
 
+def _is_silent() -> bool:
+    """Return whether another process prints errors; torch is imported only if there are several."""
+    if not {"LOCAL_RANK", "SLURM_LOCALID"} & os.environ.keys():
+        return False
+    from undamped.lab.training.devices import is_silent
+
+    return is_silent()
+
+
 def _run() -> None:
     """Run the command and flush its output; a reader that closes the pipe is no error."""
     try:
@@ -95,9 +104,7 @@ def main() -> None:
     try:
         _run()
     except UndampedError as error:
-        from undamped.lab.training.devices import is_silent
-
-        if not is_silent():
+        if not _is_silent():
             sys.stderr.write(printable(f"{error}\n"))
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:

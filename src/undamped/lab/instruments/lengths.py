@@ -73,7 +73,7 @@ class Lengths(Result):
             "Memory over the length of the test",
             "steps of the test sequences",
             "accuracy",
-            "All that decides is in the first half of a sequence; the rest is distraction.",
+            "The first half of a sequence determines the answer; the rest is noise.",
             log_x=True,
             y_range=(0, 1.05),
         )

@@ -25,6 +25,12 @@ STARTS = 6
 """Number of trajectories."""
 
 
+def percent(fraction: float) -> str:
+    """Return a fraction as a percentage, with two digits below ten percent."""
+    value = 100 * fraction
+    return f"{value:.2g} %" if abs(value) < 10 else f"{value:,.0f} %"
+
+
 class MotionResult(Result):
     """Base class of instruments of a learned motion."""
 

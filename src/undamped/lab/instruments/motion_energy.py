@@ -13,7 +13,7 @@ from undamped._base.errors import OptionError
 from undamped._base.registry import instruments
 from undamped.analysis.core import InapplicableError, Layout, Style, Trace
 from undamped.analysis.core.figures import positive, reference
-from undamped.lab.instruments.motion import Motion, MotionResult, at_rest, follow, pairs
+from undamped.lab.instruments.motion import Motion, MotionResult, at_rest, follow, pairs, percent
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
 
@@ -82,7 +82,7 @@ class MotionEnergy(MotionResult):
         """Error at the end, relative to the spread, and the exponent of its growth."""
         rows = []
         for title, curve, scale in self._curves():
-            relative = f"{100 * curve[-1] / scale:.2g} %" if scale else ""
+            relative = percent(curve[-1] / scale) if scale else ""
             growth = f"t^{_exponent(self.times, curve):.1f}"
             rows.append((title, f"{curve[-1]:.2g}", relative, growth))
         return rows
@@ -218,13 +218,13 @@ class MotionPotential(MotionResult):
     @property
     def sentence(self) -> str:
         unknown = f"a constant and a factor of {self.factor:.3g}" if self.fitted else "a constant"
-        error = f"{100 * self.relative:.2g} %"
+        error = percent(self.relative)
         return f"Up to {unknown} the largest error is {error} of the true range."
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
         factor = f"{self.factor:.3g}" if self.fitted else "1 (known)"
-        errors = (f"{self.worst:.2g}", f"{100 * self.relative:.2g} %")
+        errors = (f"{self.worst:.2g}", percent(self.relative))
         return [(f"{len(self.true):,}", *errors, factor)]
 
     @property

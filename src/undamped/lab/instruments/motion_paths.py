@@ -198,7 +198,7 @@ class MotionPortrait(MotionResult):
         rows = []
         for stop in (len(self.times) // 2, len(self.times)):
             error = np.exp(np.log(self.errors[1:stop]).mean()) if stop > 1 else 0.0
-            end = f"{self.times[max(1, stop) - 1]:g}"
+            end = f"{self.times[max(1, stop) - 1]:.3g}"
             rows.append((end, f"{error:.2g}", f"{self.valid:.3g}", f"{self.times[-1]:g}"))
         return rows
 

@@ -13,7 +13,7 @@ from undamped._base.registry import instruments
 from undamped.analysis.core import Layout, Style, Trace
 from undamped.analysis.core.figures import reference
 from undamped.analysis.core.unrolled import evaluating
-from undamped.lab.instruments.motion import Motion, MotionResult, follow
+from undamped.lab.instruments.motion import Motion, MotionResult, follow, percent
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
 
@@ -65,7 +65,7 @@ class MotionVolume(MotionResult):
     def sentence(self) -> str:
         than = "a preserved one" if self.true is None else "the true one"
         worst = float(np.nanmax(self.difference)) if np.isfinite(self.difference).any() else np.nan
-        factor = f"{100 * np.expm1(worst):.2g} %" if worst < 5 else f"a factor of e^{worst:.0f}"
+        factor = percent(np.expm1(worst)) if worst < 5 else f"a factor of e^{worst:.0f}"
         return f"Until time {self.times[-1]:g} phase volume differs from {than} by up to {factor}."
 
     @property

@@ -98,7 +98,7 @@ def figures(
     band = f"{100 * (levels[-1] - levels[0]):.0f} % band"
     traces = [t for style, test in reports for t in _forecast_traces(style, test, band)]
     caption = f"The last forecasts of the test split that do not overlap, with the {band}."
-    layout = Layout("Forecasts and what came", "step", first.channel, caption)
+    layout = Layout("Forecasts and true values", "step", first.channel, caption)
     yield "forecast", layout, [_truth(first), *traces]
     steps = range(1, first.forecasts.values.shape[1] + 1)
     errors = [

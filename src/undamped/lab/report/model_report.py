@@ -67,7 +67,7 @@ class Score:
     @property
     def summary(self) -> str:
         """The score, compared with the naive baseline."""
-        score = f"{self.split} {self.metric.replace('_', ' ')} {self.text}"
+        score = f"{self.title} {self.text}"
         if self.chance is None:
             return score
         baseline = "naive baseline" if self.better else "no better than the naive baseline"
@@ -75,6 +75,14 @@ class Score:
         if self.baseline is not None:
             rule = f", {self.baseline[1]} alone {self.format(self.baseline[0])}"
         return f"{score}, {baseline} {self.format(self.chance)}{rule}"
+
+    @property
+    def title(self) -> str:
+        """The metric and the split in words, such as "test accuracy" or "accuracy (256 steps)"."""
+        metric = self.metric.replace("_", " ")
+        if self.split in ("test", "validation"):
+            return f"{self.split} {metric}"
+        return f"{metric} ({self.split})"
 
     @property
     def text(self) -> str:

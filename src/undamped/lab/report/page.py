@@ -38,9 +38,15 @@ def verdicts(reports: Sequence[ModelReport]) -> str:
     """Return the verdicts of all models, with a headline and remedies."""
     first = f'<p class="headline">{text(headline(reports))}</p>'
     symbols = {"good": "✓", "bad": "✗", "neutral": "•"}
+
+    def verdict(report: ModelReport) -> str:
+        # The headline of a page with one model is its verdict.
+        repeated = headline(reports) == f"{report.name}: {report.verdict}."
+        return ("" if not report.findings else ":") if repeated else f": {report.verdict}."
+
     items = "".join(
         f'<li class="{r.tone}" data-model="{i}"><span class="mark" aria-hidden="true">'
-        f"{symbols[r.tone]}</span> <b>{text(r.name)}</b>: {text(r.verdict)}."
+        f"{symbols[r.tone]}</span> <b>{text(r.name)}</b>{text(verdict(r))}"
         f"{''.join(' ' + text(sentence) for sentence in r.findings)}{_notes(r)}{_remedies(r)}</li>"
         for i, r in enumerate(reports)
     )
@@ -74,7 +80,7 @@ def scores(reports: Sequence[ModelReport]) -> str:
             f'{width:.1f}%"></span></td><td>{text(first.format(value))}</td></tr>'
         )
     direction = "higher" if first.higher_is_better else "lower"
-    caption = f"{first.split} {first.metric.replace('_', ' ')}, {direction} is better"
+    caption = f"{first.title}, {direction} is better"
     return f'<table class="scores"><caption>{text(caption)}</caption><tbody>{body}</tbody></table>'
 
 
@@ -123,7 +129,7 @@ def _compare_scores(reports: Sequence[ModelReport]) -> str:
     higher, chance = scores[0][1].higher_is_better, scores[0][1].chance
     (first, best), *rest = sorted(scores, key=lambda pair: pair[1].value, reverse=higher)
     return _listed(
-        f"{first}: {best.split} {best.metric.replace('_', ' ')} {best.text}",
+        f"{first}: {best.title} {best.text}",
         [f"{name} {score.text}" for name, score in rest],
         *([] if chance is None else [f"naive baseline {best.format(chance)}"]),
     )
@@ -392,7 +398,8 @@ def _header(heading: str, reports: Sequence[ModelReport]) -> str:
         '<a class="skip" href="#verdict">Skip to the verdict</a>'
         f'<header><h1>{html.escape(heading)}</h1><button type="button" id="theme" '
         'aria-pressed="false">Dark</button></header>'
-        f'<fieldset class="models"><legend>Models</legend>{switches}</fieldset>'
+        f'<fieldset class="models"{" hidden" * (len(reports) == 1)}><legend>Models</legend>'
+        f"{switches}</fieldset>"
     )
 
 

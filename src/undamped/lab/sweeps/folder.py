@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from undamped._base.errors import OptionError, RunError, UndampedError, shortened
 from undamped._base.options import convert
-from undamped.lab.files import read_json, write_json
+from undamped.lab.files import file_lock, read_json, write_json
 from undamped.lab.sweeps.plan import Plan
 from undamped.lab.training.run import Run
 
@@ -39,30 +39,6 @@ _FORM: dict[str, Any] = {
     "storage": str | None,
     "identity": str | None,
 }
-
-
-@contextlib.contextmanager
-def file_lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold a lock that the operating system releases when the process ends; yield whether it holds.
-
-    On systems without such locks a sweep must have one process only.
-
-    Args:
-        path: The file that is locked; it is created if necessary.
-        wait: Whether to wait for another process that has the lock.
-    """
-    try:
-        import fcntl
-    except ModuleNotFoundError:
-        yield True
-        return
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        yield True
 
 
 class _JournalLock:
@@ -171,7 +147,9 @@ def _check_lines(path: Path) -> None:
 def _check_trial(trial: FrozenTrial) -> None:
     """Raise an error for a trial with invalid values."""
     results, steps = trial.values or [], trial.intermediate_values
-    if len(results) != (trial.state.name == "COMPLETE"):
+    # The result of a pruned trial is its last validation, if there was one.
+    counts = {"COMPLETE": (1,), "PRUNED": (0, 1)}
+    if len(results) not in counts.get(trial.state.name, (0,)):
         raise ValueError("a trial has a wrong number of results")
     numbers = [*results, *steps.values()]
     if not all(isinstance(number, (int, float)) for number in numbers):

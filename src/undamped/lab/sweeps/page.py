@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from undamped.analysis.core.figures import PALETTE
 from undamped.lab.files import write_text
 from undamped.lab.report.page import document, section
 from undamped.lab.sweeps.folder import SweepFolder
-from undamped.lab.sweeps.plan import Range, read_space
+from undamped.lab.sweeps.plan import Choices, Range, read_space
 from undamped.lab.sweeps.trials import Trial, best_of, in_order
 
 ROWS = 50
@@ -78,9 +79,7 @@ def _history(folder: SweepFolder, trials: list[Trial]) -> dict[str, Any]:
     ]  # fmt: skip
     early = sum(trial.state == "stopped early" for trial in trials)
     failed = sum(trial.state == "failed" for trial in trials)
-    caption = (
-        f"Every finished trial, and the best so far. {early} were stopped early, {failed} failed."
-    )
+    caption = f"Every finished trial, and the best so far; {early} stopped early, {failed} failed."
     axes = {"xaxis": _axis("trial"), "yaxis": _axis(folder.metric)}
     return _plot("history", "History", caption, traces, **axes)
 
@@ -90,8 +89,8 @@ def _importance(importance: dict[str, float]) -> dict[str, Any] | None:
         return None
     keys = list(reversed(importance))
     bar = {
-        "type": "bar", "orientation": "h", "x": [importance[key] for key in keys], "y": keys,
-        "marker": {"color": PALETTE[0]},
+        "type": "bar", "orientation": "h", "x": [importance[key] for key in keys],
+        "y": _short_names(keys), "marker": {"color": PALETTE[0]},
     }  # fmt: skip
     caption = "The fraction of the variance of the results that each setting explains (fANOVA)."
     return _plot("importance", "Importance", caption, [bar], xaxis=_axis("fraction"), yaxis={})
@@ -99,6 +98,9 @@ def _importance(importance: dict[str, float]) -> dict[str, Any] | None:
 
 def _slice(folder: SweepFolder, number: int, key: str, finished: list[Trial]) -> dict[str, Any]:
     kind = read_space(key, folder.plan.space[key])
+    if isinstance(kind, Choices):  # on the axis in the order of the command
+        order = [str(value) for value in kind.values]
+        finished = sorted(finished, key=lambda trial: order.index(str(trial.settings.get(key))))
     values = [trial.settings.get(key) for trial in finished]
     points = {
         "type": "scatter", "mode": "markers",
@@ -120,7 +122,8 @@ def _parallel(folder: SweepFolder, finished: list[Trial]) -> dict[str, Any] | No
     low, high = min(results), max(results)
     heights = [(value - low) / (high - low) if high > low else 0.5 for value in results]
     columns = [_column(folder, key, finished) for key in folder.plan.space]
-    columns.append((f"{folder.metric}<br>{low:.3g} … {high:.3g}", heights))
+    columns.append((f"{low:.3g} to {high:.3g}", heights))
+    names = [*_short_names(folder.plan.space), folder.metric]
     good = [x if folder.higher_is_better else 1 - x for x in heights]
     traces = [
         {
@@ -131,26 +134,32 @@ def _parallel(folder: SweepFolder, finished: list[Trial]) -> dict[str, Any] | No
         }
         for index, (trial, quality) in enumerate(zip(finished, good, strict=True))
     ]  # fmt: skip
-    caption = "A line per finished trial, from the lower to the upper end of each range; the "
-    caption += "stronger a line, the better its result."
-    names = [name for name, _ in columns]
+    ranges = (f"{name} {values}" for name, (values, _) in zip(names, columns, strict=True))
+    caption = "One line for each finished trial; the stronger a line, the better its result. "
+    caption += f"Axes, from bottom to top: {'; '.join(ranges)}."
     axis = {"tickvals": list(range(len(names))), "ticktext": names}
     axes = {"xaxis": axis, "yaxis": {"showticklabels": False, "range": [-0.05, 1.05]}}
     return _plot("parallel", "All settings together", caption, traces, **axes)
 
 
 def _column(folder: SweepFolder, key: str, finished: list[Trial]) -> tuple[str, list[float]]:
-    """Return a setting with its range, and the height of every trial in it, 0 to 1."""
+    """Return the range of a setting, and the height of every trial in it, 0 to 1."""
     kind = read_space(key, folder.plan.space[key])
     values = [trial.settings[key] for trial in finished]
     if isinstance(kind, Range):
         low, high = kind.low, kind.high
         scale = math.log if kind.log else float
         heights = [(scale(v) - scale(low)) / (scale(high) - scale(low)) for v in values]
-        return f"{key}<br>{low:g} … {high:g}", heights
+        return f"{low:g} to {high:g}", heights
     names = [str(value) for value in kind.values] if kind is not None else []
     last = max(1, len(names) - 1)
-    return f"{key}<br>{', '.join(names)}", [names.index(str(v)) / last for v in values]
+    return ", ".join(names), [names.index(str(v)) / last for v in values]
+
+
+def _short_names(keys: Iterable[str]) -> list[str]:
+    """Return the names of settings without prefix, unless two of them are then the same."""
+    short = [key.rpartition(".")[2] for key in keys]
+    return short if len(set(short)) == len(short) else list(keys)
 
 
 def _axis(words: str, **more: Any) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from undamped._base.errors import OptionError, UndampedError
 from undamped._base.options import check
 from undamped._base.registry import tasks
-from undamped.lab.sweeps.folder import STUDY, SweepFolder, database_errors, file_lock, open_storage
+from undamped.lab.files import file_lock
+from undamped.lab.sweeps.folder import STUDY, SweepFolder, database_errors, open_storage
 from undamped.lab.sweeps.plan import distributions, grid_size, pruner_for, sampler_for
 from undamped.lab.sweeps.trials import (
     ERROR,

@@ -151,7 +151,7 @@ def series_chance(
     return Chance(
         loss=float(-(np.log(frequencies) * class_weights)[truth].mean()),
         metric=float(truth_weights[truth == commonest].sum() / truth_weights.sum()),
-        rule=f"always '{preparation.classes[commonest]}', the commonest in training",
+        rule=f"always '{preparation.classes[commonest]}', the most frequent class in training",
     )
 
 

@@ -271,7 +271,7 @@ def _cut_windows(
         windows = series_set.windows(window, stride or window)
         return windows, [f"{len(windows):,} windows of {window} steps."]
     windows = series_set.windows(window + horizon, stride or 1)
-    notes = [f"{len(windows):,} windows: {window} steps in, {horizon} to come."]
+    notes = [f"{len(windows):,} windows of {window} steps, each with the {horizon} to predict."]
     short = int((series_set.lengths < window + horizon).sum())
     if short:
         notes.append(f"{short:,} series are shorter than a window and are left out.")

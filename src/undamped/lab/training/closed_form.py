@@ -98,7 +98,7 @@ def train_closed_form(training: Training, group: ProcessGroup) -> None:
         model.double()
     run.save_model(model)
     batches = SplitBatches(task, "train", options)
-    _report(training, f"fitting to {batches.count:,} batches")
+    _report(training, f"fitting {batches.count:,} batches")
     torch.manual_seed(training.seed)
     initial = copy.deepcopy(model)
     model.fit_closed_form(batches)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ _SUMS = ("loss", "metric", "metric_count", "steps", "norm", *EVALUATIONS)
 
 _STEPS_BETWEEN_VALIDATIONS = 50  # if neither the budget nor the data determine it
 _VALIDATIONS = 25
+BAR = 16
+"""Columns of the bar; percentage and time left take 16 more, with the spaces between."""
 _NOTABLE = 0.05  # smaller fractions of waiting time are not printed
 
 
@@ -199,13 +202,11 @@ class ProgressBar:
         self._console = Console(file=sys.stderr)
         if self._console.is_terminal:
             self._bar = progress.Progress(
-                progress.SpinnerColumn(),
                 progress.TextColumn("[bold]{task.description}"),
-                progress.BarColumn(bar_width=24),
+                progress.BarColumn(bar_width=BAR),
                 progress.TextColumn("{task.percentage:>3.0f}%"),
+                progress.TimeRemainingColumn(compact=True),
                 progress.TextColumn("{task.fields[numbers]}"),
-                progress.TimeElapsedColumn(),
-                progress.TimeRemainingColumn(),
                 console=self._console,
                 transient=True,
             )
@@ -229,26 +230,53 @@ class ProgressBar:
         elif now - self._last_update > 0.1:
             self._last_update = now
             if self.training.report is not None:
-                self.training.report(f"{100 * spent:.0f} %  {self._numbers(update)}")
+                self.training.report(f"{100 * spent:.0f} %  {'  '.join(self._numbers(update))}")
             else:
-                self._bar.update(self._line, completed=spent, numbers=self._numbers(update))
+                width = self._console.width - len(self.training.title or "") - BAR - 16
+                numbers = fitting(self._numbers(update), width)
+                self._bar.update(self._line, completed=spent, numbers=numbers)
 
     def _print_new_row(self, update: Update) -> None:
-        rows = self.training.progress.rows
-        if len(rows) > self._rows:
-            self._rows = len(rows)
-            line = f"{self.training.title}: step {rows[-1]['step']}, {self._numbers(update)}"
+        progress, steps = self.training.progress, self.training.budget.steps
+        if len(progress.rows) > self._rows:
+            self._rows = len(progress.rows)
+            spent = min(1.0, self.training.spent)
+            total = f"/{steps:,}" if steps is not None else ""
+            left = round(progress.seconds * (1 / spent - 1)) if spent else 0
+            line = (
+                f"{self.training.title}: step {progress.rows[-1]['step']:,}{total}, "
+                f"{100 * spent:.0f} %, {left // 60}:{left % 60:02} left, "
+                f"{', '.join(' '.join(text.split()) for text in self._numbers(update))}"
+            )
             self._console.print(line, style=None, soft_wrap=True, markup=False)
 
-    def _numbers(self, update: Update) -> str:
+    def _numbers(self, update: Update) -> list[str]:
+        """Return fields of fixed width, the most important ones first."""
         progress, task = self.training.progress, self.training.task
-        name, metric = task.metric.replace("_", " "), progress.training_metric(task)
-        text = f"loss {update.loss:.4g}  {name} {metric:.4g}"
+        metric = progress.training_metric(task)
+        fields = [f"loss {update.loss:<9.4g}", f"{task.metric.replace('_', ' ')} {metric:<9.4g}"]
         if progress.rows:
-            text += f"  valid {progress.rows[-1]['valid_' + task.metric]:.4g}"
-        text += f"  |grad| {update.gradient_norm:.2g}"
+            fields.insert(0, f"valid {progress.rows[-1]['valid_' + task.metric]:<9.4g}")
+        fields.append(f"|grad| {update.gradient_norm:<7.2g}")
         if throughput := progress.throughput:
-            text += f"  {throughput['sequences_per_second']:,.4g} sequences/s"
+            speed = throughput["sequences_per_second"]
+            fields.append(f"{speed:>7,.{0 if speed > 10 else 2}f} sequences/s")
             if throughput["waiting_for_data"] >= _NOTABLE:
-                text += f"  {throughput['waiting_for_data']:.0%} waiting for data"
-        return text
+                fields.append(f"{throughput['waiting_for_data']:.0%} waiting for data")
+        return fields
+
+
+def fitting(fields: Sequence[str], width: int) -> str:
+    """Return the first fields that fit on a line, separated by two spaces.
+
+    Args:
+        fields: The fields, the most important ones first.
+        width: Columns of the line.
+    """
+    line = ""
+    for text in fields:
+        longer = f"{line}  {text}" if line else text
+        if len(longer) > width:
+            break
+        line = longer
+    return line

@@ -24,6 +24,7 @@ from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
 from undamped.lab.baselines.closed_form import ClosedFormModel, NaiveBaseline
 from undamped.lab.baselines.statistics import RidgeStatistics
 from undamped.lab.data.recordings.drift import drift, profile, refuse_other_units
+from undamped.lab.data.recordings.grid import in_units
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.prepared import batch_of
 from undamped.lab.data.recordings.series import SeriesSet
@@ -89,7 +90,7 @@ def store_statistics(run: Run) -> int:
 
 
 def update(run: Run, series_set: SeriesSet, *, lose: float = 0.02) -> Updated:
-    """Return a new version of a run that has also learnt from further recordings.
+    """Return a new run whose model was also trained on further recordings.
 
     Args:
         run: The finished run; it is not changed.
@@ -171,8 +172,8 @@ def _refuse_data(
         first = min(float(times[0]) for times in series_set.times)
         if first <= end:
             raise DataError(
-                f"{series_set.source} begins {end - first:,.0f} seconds before the end of the "
-                "recordings that the model has learnt from. Leave out what is older."
+                f"{series_set.source} begins {in_units(end - first)} before the end of the "
+                "recordings that the model was trained on. Remove the older rows."
             )
 
 

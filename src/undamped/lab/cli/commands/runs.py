@@ -87,10 +87,10 @@ class Explain(NamedTuple):
 
 @command("update", "update.update_run")
 class Update(NamedTuple):
-    """Let a trained model learn from further recordings, as a new version of its run.
+    """Update a trained model with further recordings, as a new run.
 
-    A bank learns exactly, as if it had been fitted to all recordings at once; a network continues
-    from its weights. The command says what changed in the data, and the old run stays as it is.
+    A bank becomes the one that a fit to all recordings would give; a network continues from its
+    weights. The command reports how the data have changed. The old run is not modified.
 
     Example: `undamped update runs/recordings-bank-1 new.csv`
     """
@@ -320,7 +320,7 @@ class Diagnose(NamedTuple):
 
 @command("doctor")
 class Doctor(NamedTuple):
-    """Say what is wrong with a sequence model of your own, where, and what helps.
+    """Find mistakes in a sequence model of your own, and test remedies.
 
     The exit code is 1 if something is wrong, for continuous integration.
 

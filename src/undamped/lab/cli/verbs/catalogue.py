@@ -20,7 +20,7 @@ from undamped.lab.cli.commands.catalogue import List, Show
 from undamped.lab.cli.figures import check_figure, save_figure
 from undamped.lab.cli.screen import as_typed, console, print_json, print_lines
 
-TRIALS = 4
+TRIALS, NARROW = 4, 100
 STARTERS = {
     "models": ("unicornn", "linoss", "lstm", "bank", "ridge-lags", "ode-rnn", "hnn"),
     "tasks": ("flags", "digits", "copy", "recordings", "pendulum"),
@@ -259,28 +259,42 @@ def _print(page: dict[str, Any]) -> None:
     screen = console()
     origin = "" if page["source"] == "undamped" else f", from {page['source']}"
     screen.print(Text(page["name"], style="bold") + Text(f", {_a(page['kind'])}{origin}"), "")
-    screen.print(Text(page["summary"]), "")
+    screen.print(Text(unwrapped(page["summary"])), "")
     _print_sections(page, "question", "equation", "symbols", "promise")
     if page["promises"]:
         screen.print("[bold]Measured by the tests[/]")
         for promise in page["promises"]:
             screen.print(Padding(Text(f"{promise['kind']}: {promise['claim']}"), (0, 0, 0, 4)))
         screen.print("")
-    table = Table(title="Options", title_justify="left", box=None, title_style="bold")
-    for column in ("name", "default", "accepts", "about"):
-        table.add_column(column, overflow="fold")
-    for option in page["options"]:
-        default = as_typed(option["default"])
-        table.add_row(option["name"], default, option["accepts"], Text(option["about"]))
-    screen.print(table, "")
+    if screen.width < NARROW:
+        screen.print("[bold]Options[/]")
+        for option in page["options"]:
+            accepts = f" ({as_typed(option['default'])}; {option['accepts']})"
+            line = Text(option["name"], style="bold") + Text(accepts, style="not bold")
+            screen.print(Padding(line, (0, 0, 0, 4)), Padding(Text(option["about"]), (0, 0, 0, 8)))
+        screen.print("")
+    else:
+        table = Table(title="Options", title_justify="left", box=None, title_style="bold")
+        for column in ("name", "default", "accepts", "about"):
+            table.add_column(column, overflow="fold")
+        for option in page["options"]:
+            default = as_typed(option["default"])
+            table.add_row(option["name"], default, option["accepts"], Text(option["about"]))
+        screen.print(table, "")
     _print_sections(page, "example", "reference")
 
 
 def _print_sections(page: dict[str, Any], *headings: str) -> None:
     for heading in headings:
-        if page.get(heading):
+        if text := page.get(heading):
+            text = text if heading in ("equation", "example") else unwrapped(text)
             console().print(f"[bold]{heading.capitalize()}[/]")
-            console().print(Padding(Text(page[heading]), (0, 0, 1, 4)))
+            console().print(Padding(Text(text), (0, 0, 1, 4)))
+
+
+def unwrapped(text: str) -> str:
+    """Return the paragraphs of a docstring, a line each; the terminal wraps them."""
+    return "\n\n".join(" ".join(part.split("\n")) for part in text.split("\n\n"))
 
 
 def _a(noun: str) -> str:

@@ -83,6 +83,8 @@ def _score(result: dict[str, Any]) -> dict[str, Any]:
 
 def open_page(options: Open) -> None:
     """Open the page of a run in a browser, and print its path."""
+    if not options.run.is_dir():
+        raise RunError(f"No such run folder: {options.run}. 'undamped runs' lists them.")
     page = next((options.run / name for name in PAGES if (options.run / name).is_file()), None)
     if page is None:
         raise RunError(f"{options.run} has no page. Write it with 'undamped report {options.run}'.")

@@ -106,7 +106,8 @@ def _report(
     screen.print(f"Page: {page}", soft_wrap=True)
     if best is not None:
         path = folder.path / "best.toml"
-        screen.print(f"Train with the best settings: [bold]undamped train --config {path}[/]")
+        line = f"Train with the best settings: [bold]undamped train --config {path}[/]"
+        screen.print(line, soft_wrap=True)
 
 
 def _table(folder: SweepFolder, trials: list[Trial]) -> Table:
@@ -114,7 +115,7 @@ def _table(folder: SweepFolder, trials: list[Trial]) -> Table:
     title = f"{plan.model} on {plan.task}: {metric} on the validation split"
     table = Table(title=title, title_justify="left")
     for head in ("trial", metric, *plan.space, "time", "state"):
-        table.add_column(head, justify="left" if head == "state" else "right")
+        table.add_column(head, justify="left" if head == "state" else "right", overflow="fold")
     for trial in trials:
         table.add_row(
             str(trial.number),

@@ -41,7 +41,7 @@ def update_run(options: Update) -> None:
 
 def _sentences(run: Run, result: Updated) -> list[str]:
     lines = [
-        f"{result.run.path} has learnt from {result.series:,} further series; {run.path} is "
+        f"{result.run.path} was updated with {result.series:,} further series; {run.path} is "
         "unchanged."
     ]
     if result.scores is not None:

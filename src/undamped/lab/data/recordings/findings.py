@@ -127,7 +127,7 @@ def _add_channels(findings: Findings) -> None:
             findings.warnings.append(sentence.format(_names(names)))
     gaps = [f"{c.name} {c.missing:.1%}" for c in channels if 0 < c.missing < 1]
     if gaps:
-        findings.facts.append(f"Values are missing in {_names(gaps)}.")
+        findings.facts.append(f"Missing values: {_names(gaps)}.")
     else:
         findings.facts.append("No other values are missing." if empty else "No values are missing.")
 
@@ -172,7 +172,7 @@ def _add_targets(findings: Findings, series_set: SeriesSet) -> None:
             findings.warnings.append("All targets are the same.")
         return
     findings.classes = {kind: int(counts[kind]) for kind in kinds}
-    findings.facts.append(f"One of {len(kinds)} labels per {per}.")
+    findings.facts.append(f"{len(kinds)} classes, one label per {per}.")
     if len(kinds) < 2:
         findings.warnings.append("Only one class: a classification needs two.")
         return
