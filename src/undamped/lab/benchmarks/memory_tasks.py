@@ -30,8 +30,8 @@ from undamped.lab.tasks.events import LongTests
 from undamped.lab.training import fit
 from undamped.lab.training.plan import resolve
 
-SHARE = 0.6
-"""Share of the time that is left for training; tests of up to 16,384 steps take the rest."""
+TRAINING_FRACTION = 0.6
+"""Fraction of the time that is left for training; tests of up to 16,384 steps take the rest."""
 
 
 def run(
@@ -107,11 +107,13 @@ def _cpu_seconds(
     """
     stored = {score.budget for score in _stored(folder)} - {0.0}
     limit = math.inf if minutes is None else 60 * minutes
-    seconds = requested or min(stored, default=min(60.0, float(f"{SHARE * limit / trainings:.2g}")))
-    if others := stored - {seconds}:
+    seconds = requested or min(
+        stored, default=min(60.0, float(f"{TRAINING_FRACTION * limit / trainings:.2g}"))
+    )
+    if different := stored - {seconds}:
         raise OptionError(
-            f"The models in {folder} were trained for {min(others):g} CPU seconds. Set cpu_seconds="
-            f"{min(others):g} to continue, or choose another folder with --out."
+            f"The models in {folder} were trained for {min(different):g} CPU seconds. Set "
+            f"cpu_seconds={min(different):g} to continue, or choose another folder with --out."
         )
     if seconds > limit or not (requested or stored or seconds >= 1):
         raise OptionError(
