@@ -1,4 +1,4 @@
-"""The latch network: closed gates hold a state exactly, for any time."""
+"""The networks latch and latch-gru: closed gates hold a state exactly, for any time."""
 
 import pytest
 import torch
@@ -16,12 +16,15 @@ def closed(net):
             cell.input_weight[: cell.hidden_size] = 0.0
             cell.input_weight[: cell.hidden_size, -1] = 8.0
             cell.bias[: cell.hidden_size] = -4.0
+            if hasattr(cell, "weight_hh"):
+                cell.weight_hh[: cell.hidden_size] = 0.0
     return net
 
 
-def test_a_closed_gate_holds_the_state_to_the_last_bit():
+@pytest.mark.parametrize("network", [undamped.nn.Latch, undamped.nn.LatchGRU])
+def test_a_closed_gate_holds_the_state_to_the_last_bit(network):
     torch.manual_seed(0)
-    net = closed(undamped.nn.Latch(3, 16, num_layers=2))
+    net = closed(network(3, 16, num_layers=2 if network is undamped.nn.Latch else 1))
     x = torch.randn(20_001, 2, 3)
     x[..., -1] = 0.0
     x[0, :, -1] = 1.0
@@ -29,7 +32,7 @@ def test_a_closed_gate_holds_the_state_to_the_last_bit():
     assert torch.equal(output[0], output[-1])
     first, _ = net(x[:1])
     torch.testing.assert_close(output[-1], first[0])  # products of other sizes round otherwise
-    assert output[-1].abs().max() > 0.5 and state.shape == (2, 2, 16)
+    assert output[-1].abs().max() > 0.5 and state.shape == (net.num_layers, 2, 16)
 
 
 def test_the_gradient_through_closed_gates_is_one():

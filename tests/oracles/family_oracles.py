@@ -435,6 +435,17 @@ def latch(x, cell):
     return np.stack(outputs)
 
 
+def latch_gru(x, cell):
+    h, outputs = np.zeros((x.shape[1], cell.hidden_size)), []
+    for x_t in x:
+        total = h @ array(cell.weight_hh).T + x_t @ array(cell.input_weight).T + array(cell.bias)
+        gate, candidate = np.split(total, 2, -1)
+        q = np.clip(0.5 + gate / 4, 0, 1)
+        h = (1 - q) * h + q * np.tanh(candidate)
+        outputs.append(h)
+    return np.stack(outputs)
+
+
 def minlstm(x, cell):
     h, outputs = np.zeros((x.shape[1], cell.hidden_size)), []
     for x_t in x:
@@ -524,6 +535,7 @@ ORACLES = {
     "mingru": mingru,
     "minlstm": minlstm,
     "latch": latch,
+    "latch-gru": latch_gru,
     "goru": goru,
     "urnn": urnn,
     "full-capacity-urnn": full_capacity_urnn,

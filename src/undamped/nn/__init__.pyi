@@ -17,6 +17,7 @@ from undamped.nn.fastrnn import IncrementalRNN as IncrementalRNN
 from undamped.nn.indrnn import DenseIndRNN as DenseIndRNN
 from undamped.nn.indrnn import IndRNN as IndRNN
 from undamped.nn.indrnn import ResidualIndRNN as ResidualIndRNN
+from undamped.nn.latch_gru import LatchGRU as LatchGRU
 from undamped.nn.layer_norm import LayerNormGRU as LayerNormGRU
 from undamped.nn.layer_norm import LayerNormLSTM as LayerNormLSTM
 from undamped.nn.light import Latch as Latch

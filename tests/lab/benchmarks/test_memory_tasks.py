@@ -34,6 +34,15 @@ def test_trainings_of_different_times_are_not_compared(tmp_path):
         run(**SMALL, models=("latch",), out=tmp_path)
 
 
+def test_the_time_of_a_training_follows_from_the_minutes_and_then_from_the_scores(tmp_path):
+    assert memory_tasks._cpu_seconds(tmp_path, None, None, 216) == 60
+    assert memory_tasks._cpu_seconds(tmp_path, None, 60, 216) == 10
+    (tmp_path / "scores").mkdir()
+    stored = asdict(score("latch", {"64": 0.5}, budget=12.0))
+    (tmp_path / "scores" / "flags--latch--128--0.json").write_text(json.dumps(stored))
+    assert memory_tasks._cpu_seconds(tmp_path, None, 600, 216) == 12
+
+
 def test_scores_are_files_that_are_not_computed_again(tmp_path):
     report = run(models=("latch", "window-64"), trained=(128, 1024), out=tmp_path, **SMALL)
     names = sorted(path.name for path in (tmp_path / "scores").iterdir())
@@ -138,7 +147,8 @@ def test_a_refusal_is_part_of_the_scores(tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"minutes": 0.001}, OptionError, "too short for one training"),
+        ({"minutes": 0.001}, OptionError, "would have 0.06 CPU seconds"),
+        ({"minutes": 0.01, "cpu_seconds": None}, OptionError, "too short: each training"),
         ({"tasks": ("digits",)}, OptionError, "no tests at several lengths"),
         ({"models": ("latsch",)}, UnknownNameError, "latch"),
         ({"models": ("ets",)}, OptionError, "ets"),

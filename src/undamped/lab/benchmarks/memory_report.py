@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from importlib.resources import files
 from statistics import fmean
 from typing import Any
@@ -290,6 +291,7 @@ def paper(report: Report) -> str:
     text = files("undamped.lab.benchmarks").joinpath("memory_paper.md").read_text(encoding="utf-8")
     networks = [score for score in report.records if not score.certificate]
     values = {
+        "date": f"{date.today():%-d %B %Y}",
         "seconds": f"{max((score.cpu_seconds for score in networks), default=0):.0f}",
         "trained": ", ".join(f"{n:,}" for n in sorted({score.trained for score in networks})),
         "sequences": f"{max((score.sequences for score in networks), default=0):,}",

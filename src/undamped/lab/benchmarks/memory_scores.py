@@ -69,6 +69,7 @@ ENTRANTS: dict[str, Entrant] = {
     "oscillators": _certificate("linear-memory", basis="oscillators"),
     "latch": Entrant("latch"),
     "latch-slow": Entrant("latch", {"slow_gates": True}),
+    "latch-gru": Entrant("latch-gru"),
     "lstm": Entrant("lstm"),
     "gru": Entrant("gru"),
     "mingru": Entrant("mingru", {"num_layers": 3}),

@@ -9,6 +9,7 @@ trained at the length of the test. Several processes can work in the same folder
 from __future__ import annotations
 
 import itertools
+import math
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,13 +29,16 @@ from undamped.lab.tasks.events import LongTests
 from undamped.lab.training import fit
 from undamped.lab.training.plan import resolve
 
+TRAINING_FRACTION = 0.6
+"""Fraction of the time that is left for training; tests of up to 16,384 steps take the rest."""
+
 
 def run(
     *,
     tasks: Sequence[str] = TASKS,
     models: Sequence[str] = tuple(ENTRANTS),
     seeds: PositiveInt = 3,
-    cpu_seconds: PositiveFloat = 60.0,
+    cpu_seconds: PositiveFloat | None = None,
     trained: Sequence[PositiveInt] = (SHORT, *LENGTHS),
     tested: Sequence[PositiveInt] = LENGTHS,
     minutes: PositiveFloat | None = None,
@@ -49,6 +53,8 @@ def run(
             defaults.
         seeds: Number of seeds of each training.
         cpu_seconds: CPU time of the training of a network; closed-form models have 1,280 sequences.
+            By default that of the scores in `out`; without scores 60, or less if the first seed of
+            the small table would not end within `minutes`.
         trained: Steps of the longest training sequences: 128 stands for sequences of 32 to 128
             steps, other numbers for sequences of exactly that length.
         tested: Steps of the test sequences after short training.
@@ -56,16 +62,16 @@ def run(
         out: The folder of the scores. Trainings whose scores are in it are not repeated.
         progress: Called with a line of text and the finished fraction.
     """
-    if minutes is not None and 60 * minutes < cpu_seconds:
-        raise OptionError(
-            f"--minutes {minutes:g} is too short for one training of {cpu_seconds:g} CPU seconds. "
-            "Set a longer time, or a smaller cpu_seconds=."
-        )
     entrants = {name: ENTRANTS.get(name) or Entrant(name) for name in models}
     _check(tasks, entrants)
     folder = Path(out)
-    _check_budgets(folder, cpu_seconds)
     plan = list(_plan(tasks, entrants, seeds, trained))
+    timed = sum(
+        "steps" not in entrants[name].train
+        for _, name, length, seed in plan
+        if seed == 0 and _is_small(entrants[name], length)
+    )
+    cpu_seconds = _cpu_seconds(folder, cpu_seconds, minutes, timed or len(plan))
     start = time.perf_counter()
     for number, (task, name, length, seed) in enumerate(plan):
         if minutes is not None and time.perf_counter() - start + cpu_seconds > 60 * minutes:
@@ -87,14 +93,34 @@ def _stored(folder: Path) -> list[Score]:
     return [Score.read(path) for path in sorted((folder / "scores").glob("*.json"))]
 
 
-def _check_budgets(folder: Path, cpu_seconds: float) -> None:
-    """Refuse a folder whose models had another CPU time: they could not be compared."""
-    others = {score.budget for score in _stored(folder)} - {0.0, cpu_seconds}
-    if others:
+def _cpu_seconds(
+    folder: Path, requested: float | None, minutes: float | None, trainings: int
+) -> float:
+    """Return the CPU time of a training, which all scores of a folder have in common.
+
+    Args:
+        folder: The folder of the scores.
+        requested: The time that the user set.
+        minutes: The time for all trainings.
+        trainings: Number of trainings that should end within it.
+    """
+    stored = {score.budget for score in _stored(folder)} - {0.0}
+    limit = math.inf if minutes is None else 60 * minutes
+    seconds = requested or min(
+        stored, default=min(60.0, float(f"{TRAINING_FRACTION * limit / trainings:.2g}"))
+    )
+    if different := stored - {seconds}:
         raise OptionError(
-            f"The models in {folder} were trained for {min(others):g} CPU seconds. Set cpu_seconds="
-            f"{min(others):g} to continue, or choose another folder with --out."
+            f"The models in {folder} were trained for {min(different):g} CPU seconds. Set "
+            f"cpu_seconds={min(different):g} to continue, or choose another folder with --out."
         )
+    if seconds > limit or not (requested or stored or seconds >= 1):
+        raise OptionError(
+            f"--minutes {minutes:g} is too short: each training of the first table, of which there "
+            f"are {trainings}, would have {min(seconds, limit / trainings):.2g} CPU seconds. Set a "
+            "longer time, a smaller cpu_seconds=, or fewer models= and tasks=."
+        )
+    return seconds
 
 
 @contextmanager
@@ -123,12 +149,15 @@ def _check(tasks: Sequence[str], entrants: Mapping[str, Entrant]) -> None:
             resolve(entrant.model, tasks[0], {"model": dict(entrant.options)}, 0, False)
 
 
+def _is_small(entrant: Entrant, length: int) -> bool:
+    """Return whether the small table has a training of this length."""
+    return length == (LENGTHS[1] if entrant.certificate else SHORT)
+
+
 def _plan(
     tasks: Sequence[str], entrants: Mapping[str, Entrant], seeds: int, trained: Sequence[int]
 ) -> Iterator[tuple[str, str, int, int]]:
     """Yield task, entrant, training length and seed: what the small table needs comes first."""
-    # The first round has short training of networks and certificates at 1,024 steps.
-    first = {SHORT: False, LENGTHS[1]: True}
     for small in (True, False):
         for seed, length in itertools.product(range(seeds), trained):
             for task, (name, entrant) in itertools.product(tasks, entrants.items()):
@@ -136,7 +165,7 @@ def _plan(
                     continue
                 if length > entrant.longest:
                     continue
-                if (first.get(length) == entrant.certificate) == small:
+                if _is_small(entrant, length) == small:
                     yield task, name, length, seed
 
 

@@ -84,6 +84,16 @@ class GatedRecurrent(Step, module="gated", adds_projection=False):
     """
 
 
+class HardGated(Step, module="gated"):
+    """state' = (1 − q) ⊙ state + q ⊙ tanh(s₂), q = min(max(½ + slope s₁, 0), 1).
+
+    s = product + projected.
+
+    Args:
+        slope: The slope of the gate.
+    """
+
+
 class Iterated(Step, module="incremental"):
     """K steps towards the equilibrium, then the increment; weights: η (K,).
 

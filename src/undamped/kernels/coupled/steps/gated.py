@@ -1,4 +1,4 @@
-"""Steps with gates: LSTM, GRU, GORU, SRU, FastRNN and FastGRNN."""
+"""Steps with gates: LSTM, GRU, GORU, SRU, FastRNN, FastGRNN and Latch-GRU."""
 
 from __future__ import annotations
 
@@ -335,11 +335,53 @@ def fastgrnn_backward(chunk: Any, t: int, weights: Any, gradients: Any, constant
     add_backpropagated_product(chunk, t)
 
 
+@step_function
+def hard_gated_forward(chunk: Any, t: int, weights: Any, constants: Any) -> None:
+    """See `HardGated`."""
+    product_plus_input(chunk, t, chunk.product)
+    product, (old, new) = chunk.product, states(chunk, t)
+    size, unit, zero = old.shape[1], product.dtype.type(1), product.dtype.type(0)
+    slope, half = product.dtype.type(constants[0]), product.dtype.type(0.5)
+    for b in range(product.shape[0]):
+        total, before, after = product[b], old[b], new[b]
+        for j in range(size):
+            q = min(max(half + slope * total[j], zero), unit)
+            after[j] = (unit - q) * before[j] + q * tanh(total[size + j])
+
+
+@step_function
+def hard_gated_backward(chunk: Any, t: int, weights: Any, gradients: Any, constants: Any) -> None:
+    """The gradient of `hard_gated_forward`."""
+    product, grad_product = at_time(chunk, chunk.product, t), at_time(chunk, chunk.gradient, t)
+    old, unit, zero = (
+        at_time(chunk, chunk.hidden_states, t),
+        product.dtype.type(1),
+        product.dtype.type(0),
+    )
+    slope, half = product.dtype.type(constants[0]), product.dtype.type(0.5)
+    size, q, candidate = old.shape[1], chunk.buffer[0], chunk.buffer[1]
+    for b in range(product.shape[0]):
+        total, grad, before, result = product[b], chunk.state_gradient[b], old[b], grad_product[b]
+        for j in range(size):
+            q[j] = min(max(half + slope * total[j], zero), unit)
+        for j in range(size):
+            candidate[j] = tanh(total[size + j])
+        for j in range(size):
+            inside = slope if zero < q[j] < unit else zero
+            result[j] = grad[j] * (candidate[j] - before[j]) * inside
+        for j in range(size):
+            result[size + j] = grad[j] * q[j] * (unit - candidate[j] * candidate[j])
+        for j in range(size):
+            grad[j] *= unit - q[j]
+    add_backpropagated_product(chunk, t)
+
+
 LOOPS = {
     "LongShort": (forward_loop(lstm_forward, has_memory=True), backward_loop(lstm_backward)),
     "GatedRecurrent": (forward_loop(gru_forward), backward_loop(gru_backward)),
     "GatedOrthogonal": (forward_loop(goru_forward), backward_loop(goru_backward)),
     "LightRecurrence": (forward_loop(sru_forward, has_memory=True), backward_loop(sru_backward)),
     "WeightedSum": (forward_loop(fastrnn_forward), backward_loop(fastrnn_backward)),
+    "HardGated": (forward_loop(hard_gated_forward), backward_loop(hard_gated_backward)),
     "FastGate": (forward_loop(fastgrnn_forward), backward_loop(fastgrnn_backward)),
 }
