@@ -11,6 +11,7 @@ trained at every delay.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from undamped._base.errors import OptionError
@@ -174,7 +175,13 @@ def transfer_copy(
         for name, setup in network_setups(networks).items()
     ]
     title = f"Trained to copy over T = {delay}, at most {budget['steps']:,} updates."
-    return recall_report("copy", title, delays, trained, TRANSFER_PAPER, budget)
+    report = recall_report("copy", title, delays, trained, TRANSFER_PAPER, budget)
+    rows = [
+        (e.network, *(f"{100 * e.step_accuracy[test]:.1f}" for test in delays)) for e in trained
+    ]
+    about = "The same sequences: correct answers at all steps, blanks included, in percent."
+    table = Table(("network", *(f"T = {test}" for test in delays)), rows, about)
+    return replace(report, tables=[*report.tables, table])
 
 
 @experiment("copy-long")

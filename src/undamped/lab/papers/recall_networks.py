@@ -95,6 +95,7 @@ class TrainedNetwork:
         network: Its name in the tables.
         delay: The delay of the training.
         accuracy: Fraction of correct symbols in the tests, by delay.
+        step_accuracy: Fraction of correct answers at all steps of the tests, blanks included.
         updates: Number of updates.
         batch_size: Sequences per update.
         cpu_seconds: CPU time of the training, all threads together.
@@ -107,6 +108,7 @@ class TrainedNetwork:
     network: str
     delay: int
     accuracy: dict[int, float]
+    step_accuracy: dict[int, float]
     updates: int
     batch_size: int
     cpu_seconds: float
@@ -159,15 +161,18 @@ def train_and_test(
     )
     result, model = run.result, run.model()
     assert result is not None
-    accuracy = {}
+    accuracy, step_accuracy = {}, {}
     for test_delay in test_delays:
         progress(f"test at {test_delay}")
-        accuracy[test_delay] = recall_accuracy(model, task, test_delay, budget["tests"])
+        accuracy[test_delay], step_accuracy[test_delay] = recall_accuracy(
+            model, task, test_delay, budget["tests"]
+        )
     rows = [row for row in run.metrics() if "valid_accuracy" in row]
     return TrainedNetwork(
         network=name,
         delay=delay,
         accuracy=accuracy,
+        step_accuracy=step_accuracy,
         updates=result["steps"],
         batch_size=run.settings["train"]["batch_size"],
         cpu_seconds=result["cpu_seconds"],
@@ -179,8 +184,8 @@ def train_and_test(
 
 
 @torch.no_grad()
-def recall_accuracy(model: Any, task_name: str, delay: int, sequences: int) -> float:
-    """Return the fraction of symbols that a model recalls in new sequences.
+def recall_accuracy(model: Any, task_name: str, delay: int, sequences: int) -> tuple[float, float]:
+    """Return the fractions of correct symbols and of correct steps in new sequences.
 
     Args:
         model: A trained model.
@@ -191,9 +196,11 @@ def recall_accuracy(model: Any, task_name: str, delay: int, sequences: int) -> f
     task: Any = tasks.build(task_name, delay=delay, seed=0)
     size = max(1, min(sequences, LARGEST_TEST_BATCH // task.length))
     model.eval()
-    correct, total = 0.0, 0
+    symbols, total, steps = 0.0, 0, 0.0
     for number in range(-(-sequences // size)):
         batch = task.batch("test", number, min(size, sequences - number * size))
-        score, count = task.score(model.run(batch)[0], batch)
-        correct, total = correct + float(score), total + count
-    return correct / total
+        prediction = model.run(batch)[0]
+        score, count = task.score(prediction, batch)
+        symbols, total = symbols + float(score), total + count
+        steps += float((prediction.argmax(-1) == batch.targets).sum())
+    return symbols / total, steps / (sequences * task.length)
