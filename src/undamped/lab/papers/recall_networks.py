@@ -75,7 +75,7 @@ NETWORKS: dict[str, NetworkSetup] = {
     "memrnn": NetworkSetup("memrnn", {}, {"batch_size": 32}),
     "memlstm": NetworkSetup("memlstm", LSTM_INITIALISATION, {"learning_rate": 2e-3}),
     "sab": NetworkSetup("sab", LSTM_INITIALISATION, {"learning_rate": 2e-3}),
-    "relrnn": NetworkSetup("relrnn", {"recent": 10, "relevant": 10}, {"batch_size": 32}),
+    "relrnn": NetworkSetup("relrnn", {"recent": 10, "relevant": 10}, {"learning_rate": 2e-3}),
     "rellstm": NetworkSetup("rellstm", {**MEMORY, **LSTM_INITIALISATION}, {"learning_rate": 2e-3}),
 }
 """Names and order are those of the thesis."""
