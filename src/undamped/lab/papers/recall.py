@@ -101,7 +101,8 @@ def recall_report(
     rows = []
     for name in unique(entry.network for entry in networks):
         trainings = [entry for entry in networks if entry.network == name]
-        cells = [_cell(trainings, delay, paper.get(name, {}).get(delay)) for delay in delays]
+        printed = paper.get(name.removesuffix("-sum"), {})
+        cells = [_cell(trainings, delay, printed.get(delay)) for delay in delays]
         updates = " + ".join(f"{entry.updates:,} of {entry.batch_size}" for entry in trainings)
         minutes = " + ".join(f"{entry.cpu_seconds / 60:.1f}" for entry in trainings)
         rows.append((name, f"{trainings[0].parameters:,}", *cells, updates, minutes))

@@ -56,6 +56,7 @@ LSTM_INITIALISATION = {"input_std": 1.0, "forget_bias": 1.0}
 updates. An LSTM that initially remembers for some twenty steps (a forget gate of σ(3)) learns to
 copy over that many, which it needs before it can fail at more."""
 ROTATION = {"optimizer": "rmsprop", "learning_rate": 1e-3, "constrained_learning_rate": 1e-4}
+COSINE: dict[str, Any] = {"learning_rate": 2e-3, "schedule": "cosine"}
 MEMORY = {"recent": 10, "relevant": 15}
 NETWORKS: dict[str, NetworkSetup] = {
     "orth-rnn": NetworkSetup(
@@ -73,12 +74,15 @@ NETWORKS: dict[str, NetworkSetup] = {
     ),
     "goru": NetworkSetup("goru", {}, {"optimizer": "rmsprop"}),
     "memrnn": NetworkSetup("memrnn", {}, {"batch_size": 32}),
+    "memrnn-sum": NetworkSetup("memrnn", {"mix": "sum"}, COSINE),
     "memlstm": NetworkSetup("memlstm", LSTM_INITIALISATION, {"learning_rate": 2e-3}),
     "sab": NetworkSetup("sab", LSTM_INITIALISATION, {"learning_rate": 2e-3}),
     "relrnn": NetworkSetup("relrnn", {"recent": 10, "relevant": 10}, {"learning_rate": 2e-3}),
+    "relrnn-sum": NetworkSetup("relrnn", {"recent": 10, "relevant": 10, "mix": "sum"}, COSINE),
     "rellstm": NetworkSetup("rellstm", {**MEMORY, **LSTM_INITIALISATION}, {"learning_rate": 2e-3}),
 }
-"""Names and order are those of the thesis."""
+"""Names and order are those of the thesis. The state of memory networks is (h + c)/2, as in the
+authors' program; of those with "-sum" it is h + c, as the thesis prints."""
 
 
 def network_setups(networks: Sequence[str]) -> dict[str, NetworkSetup]:
