@@ -28,6 +28,9 @@ def test_delays_beyond_the_training(tmp_path):
     data = json.loads(json.dumps(result.to_dict()))
     assert [record["network"] for record in data["records"]] == ["h-detach", "rellstm"]
     assert set(result.records[0].accuracy) == {3, 9}
+    right = [10 * record.accuracy[9] / 29 for record in result.records]  # of 29 steps
+    assert all(a <= b.step_accuracy[9] <= 1 for a, b in zip(right, result.records, strict=True))
+    assert len(result.tables[1].rows) == 2
     assert "| rellstm |" in result.markdown()
     assert len(result.figures()["copy-curves"].axes[0].lines) == 3
     with pytest.raises(UnknownNameError, match="rellstm"):

@@ -11,6 +11,7 @@ trained at every delay.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from undamped._base.errors import OptionError
@@ -100,7 +101,8 @@ def recall_report(
     rows = []
     for name in unique(entry.network for entry in networks):
         trainings = [entry for entry in networks if entry.network == name]
-        cells = [_cell(trainings, delay, paper.get(name, {}).get(delay)) for delay in delays]
+        printed = paper.get(name.removesuffix("-sum"), {})
+        cells = [_cell(trainings, delay, printed.get(delay)) for delay in delays]
         updates = " + ".join(f"{entry.updates:,} of {entry.batch_size}" for entry in trainings)
         minutes = " + ".join(f"{entry.cpu_seconds / 60:.1f}" for entry in trainings)
         rows.append((name, f"{trainings[0].parameters:,}", *cells, updates, minutes))
@@ -174,7 +176,13 @@ def transfer_copy(
         for name, setup in network_setups(networks).items()
     ]
     title = f"Trained to copy over T = {delay}, at most {budget['steps']:,} updates."
-    return recall_report("copy", title, delays, trained, TRANSFER_PAPER, budget)
+    report = recall_report("copy", title, delays, trained, TRANSFER_PAPER, budget)
+    rows = [
+        (e.network, *(f"{100 * e.step_accuracy[test]:.1f}" for test in delays)) for e in trained
+    ]
+    about = "The same sequences: correct answers at all steps, blanks included, in percent."
+    table = Table(("network", *(f"T = {test}" for test in delays)), rows, about)
+    return replace(report, tables=[*report.tables, table])
 
 
 @experiment("copy-long")
