@@ -174,8 +174,24 @@ def test_a_first_state_of_zeros_and_outputs_in_a_dictionary_are_read():
         assert rules == {"": [], "growing": ["exploding gradient"]}.get(name, [name])
 
 
-def test_the_layout_is_that_of_lengths_and_targets():
+class Episodes(nn.Module):
+    """Starts anew where an episode is over."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(3, 8)
+
+    def forward(self, x, over):
+        h, outputs = x.new_zeros(len(x), 8), []
+        for t in range(x.shape[1]):
+            h = self.cell(x[:, t], h * (1 - over[:, t : t + 1]))
+            outputs.append(h)
+        return torch.stack(outputs, 1)
+
+
+def test_the_layout_is_that_of_lengths_and_targets_or_a_trial():
     torch.manual_seed(0)
+    assert not undamped.doctor(Episodes(), (noise(), torch.zeros(6, 24))).findings
     x, lengths = noise(), torch.tensor([5, 9, 24, 12, 3, 7])
     for model in (Shuffled(), Shuffled(reshape=True)):
         diagnosis = undamped.doctor(model, (x, lengths), lengths=lengths)

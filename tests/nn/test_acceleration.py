@@ -137,6 +137,7 @@ def test_the_rule_of_dispatch_is_a_function_of_sizes():
     assert kernel_is_faster("gru", torch.float32, Sizes(100, 8, 64, True))
     assert not kernel_is_faster("gru", torch.float32, Sizes(100, 128, 512, True))
     assert not kernel_is_faster("rnn", torch.float32, Sizes(16, 8, 64, True))
+    assert not kernel_is_faster("gru", torch.float32, Sizes(16, 8, 64, False))
     assert not kernel_is_faster("lstm", torch.float64, Sizes(100, 128, 64, False))
 
 

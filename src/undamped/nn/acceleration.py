@@ -68,7 +68,7 @@ def kernel_is_faster(kind: str, dtype: torch.dtype, sizes: Sizes) -> bool:
     if kind == "rnn":
         return steps >= 64
     if not training:
-        return hidden <= (128 if steps >= 64 else 64)
+        return steps >= 32 and hidden <= (128 if steps >= 64 else 64)
     return batch * hidden**2 <= (1 << 18 if steps < 64 else 1 << 19)
 
 

@@ -182,7 +182,8 @@ def doctor(
     batch_first = _by_sizes(first, lengths, targets) if batch_first is None else batch_first
     if batch_first is None and isinstance(first, Tensor) and first.dim() == 2:
         batch_first = _inner_layout(model)
-    layout = layout_of(model, first, batch_first)
+    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+    layout = layout_of(_of_sequences(model, arguments), first, batch_first)
     if causal is None:
         causal = targets is not None and _shifted(first, targets, layout.batch_first)
     with torch.no_grad():
@@ -200,6 +201,15 @@ def doctor(
         findings = _apply(rules, evidence)
         read_as = layout.describe(evidence.steps, first.shape[evidence.batch_axis])
         return Diagnosis(findings, read_as, evidence.gradient, evidence.response)
+
+
+def _of_sequences(model: nn.Module, arguments: tuple[Any, ...]) -> nn.Module:
+    """Return the model as a module of its first argument, for the trial of the layout."""
+    if len(arguments) == 1 or isinstance(getattr(model, "batch_first", None), bool):
+        return model
+    single = nn.Sequential(model)
+    single.forward = lambda x: model(x, *arguments[1:])
+    return single
 
 
 def _by_sizes(x: Any, *per_sequence: Any) -> bool | None:
