@@ -120,11 +120,99 @@ def test_calls_that_cannot_be_examined_are_refused():
         undamped.doctor(nn.GRU(3, 4, batch_first=True), x[:, :2])
     with pytest.raises(ShapeError, match="has no axis of"):
         undamped.doctor(Summed(), x, batch_first=True)
+    with pytest.raises(OptionError, match=r"loss of an output of shape .* cannot be computed"):
+        undamped.doctor(nn.Linear(3, 2), x, targets=torch.full((6, 24), 5))
 
 
 class Summed(nn.Module):
     def forward(self, x):
         return x.sum().reshape(1, 1)
+
+
+class Elman(nn.Module):
+    """A loop without biases, which starts with zeros, over (batch, time, features)."""
+
+    def __init__(self, scale=1.0, between=lambda h: h):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(2, 8), nn.Linear(8, 8, bias=False)
+        self.head, self.between = nn.Linear(8, 3), between
+        nn.init.orthogonal_(self.outer.weight, gain=scale)
+
+    def forward(self, x):
+        h = x.new_zeros(len(x), 8)
+        for u in x.unbind(1):
+            h = self.inner(u) + self.outer(self.between(h))
+        return {"logits": self.head(h), "state": h}
+
+
+class Shuffled(nn.Module):
+    """Sorts sequences by their lengths, or reshapes where it should transpose."""
+
+    def __init__(self, reshape=False):
+        super().__init__()
+        self.rnn, self.reshape = nn.GRU(3, 8), reshape
+
+    def forward(self, x, lengths):
+        order = lengths.argsort(descending=True)
+        if self.reshape:
+            return self.rnn(x.reshape(x.shape[1], x.shape[0], -1))[0][-1]
+        x = x[order].transpose(0, 1)
+        return self.rnn(nn.utils.rnn.pack_padded_sequence(x, lengths[order]))[1][-1]
+
+
+def test_a_first_state_of_zeros_and_outputs_in_a_dictionary_are_read():
+    torch.manual_seed(0)
+    x, targets = torch.randn(6, 20, 2), torch.randint(3, (6,))
+
+    def loss(output, targets):
+        return nn.functional.cross_entropy(output["logits"], targets)
+
+    cases = {"": Elman(), "detached": Elman(between=torch.Tensor.detach), "growing": Elman(3.0)}
+    for name, model in cases.items():
+        findings = undamped.doctor(model, x, loss, targets=targets).findings
+        rules = [finding.rule for finding in findings]
+        assert rules == {"": [], "growing": ["exploding gradient"]}.get(name, [name])
+
+
+class Episodes(nn.Module):
+    """Starts anew where an episode is over."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(3, 8)
+
+    def forward(self, x, over):
+        h, outputs = x.new_zeros(len(x), 8), []
+        for t in range(x.shape[1]):
+            h = self.cell(x[:, t], h * (1 - over[:, t : t + 1]))
+            outputs.append(h)
+        return torch.stack(outputs, 1)
+
+
+def test_the_layout_is_that_of_lengths_and_targets_or_a_trial():
+    torch.manual_seed(0)
+    assert not undamped.doctor(Episodes(), (noise(), torch.zeros(6, 24))).findings
+    x, lengths = noise(), torch.tensor([5, 9, 24, 12, 3, 7])
+    for model in (Shuffled(), Shuffled(reshape=True)):
+        diagnosis = undamped.doctor(model, (x, lengths), lengths=lengths)
+        assert diagnosis.findings[0].rule == "batch mates"
+        assert diagnosis.read_as == "read as 24 steps of 6 sequences"
+
+
+def test_layers_and_losses_of_torch_are_looked_into():
+    torch.manual_seed(0)
+    names = {
+        "no_grad around the layer": ("detached", "body.layer"),
+        "state of the first layer is read": ("unused module", "body.layer"),
+        "sigmoid before the cross entropy": ("two softmaxes", "forward"),
+    }
+    for case in late():
+        if case.name in names:
+            diagnosis = undamped.doctor(case.model, case.inputs, **case.options)
+            assert names[case.name] in [(f.rule, f.module) for f in diagnosis.findings]
+    both = nn.LSTM(3, 4, 2, bidirectional=True, batch_first=True)
+    (finding,) = undamped.doctor(both, noise(), causal=True).findings
+    assert finding.trial.helps
 
 
 def test_hooks_quantised_and_accelerated_modules_are_examined():
@@ -161,6 +249,14 @@ class Last(nn.Module):
     def forward(self, x):
         return self.layer(x)[0][:, {index}]
 
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.GRU(2, 3, batch_first=True)
+    def forward(self, x, lengths, weights):
+        steps = torch.arange(x.shape[1]) < lengths[:, None]
+        return (self.layer(x)[0] * (steps * weights).unsqueeze(-1)).sum(1)
+
 def number():
     return 3
 
@@ -196,6 +292,17 @@ def test_the_command_prints_findings_and_sets_the_exit_code(doctor):
     code, out, _ = doctor("model.py:build --data batch.npz --json", 0, targets=targets)
     (finding,) = json.loads(out)["findings"]
     assert code == 1 and finding["rule"] == "reads first step" and finding["trial"]["helps"]
+
+
+def test_arrays_are_arguments_by_name_and_the_page_shows_the_findings(doctor, tmp_path):
+    arrays = {"lengths": np.array([12, 3, 5, 12, 7, 9]), "weights": np.ones((6, 12))}
+    code, out, _ = doctor("model.py:Masked --data batch.npz --out page.html", **arrays)
+    assert code == 0 and out.endswith("Page: page.html\n")
+    code, _, err = doctor("model.py:build --data batch.npz", weights=np.ones(6))
+    assert code == 2 and "The arrays do not fit the forward of Sequential" in err
+    assert doctor("model.py:build --data batch.npz --out page.html", 0)[0] == 1
+    page = (tmp_path / "page.html").read_text()
+    assert "reads first step" in page and "Tried on a copy" in page and "Dark" in page
 
 
 @pytest.mark.parametrize(

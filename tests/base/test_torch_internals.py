@@ -56,6 +56,15 @@ def test_tangents_are_kept_inside_an_autograd_function():
     assert torch.equal(result[0], torch.tensor([6.0]))
 
 
+def test_a_mode_that_observes_operations_is_seen():
+    class Mode(internals.TorchDispatchMode):
+        pass
+
+    assert not internals.is_observed()
+    with Mode():
+        assert internals.is_observed()
+
+
 def test_the_version_of_a_tensor_counts_writing():
     x = torch.zeros(2)
     before = internals.version_of(x)

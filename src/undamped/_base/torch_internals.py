@@ -16,8 +16,10 @@ from torch._C import _functorch, _nn  # pyright: ignore[reportAttributeAccessIss
 from torch.autograd import Variable, forward_ad
 from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+from torch.utils._pytree import tree_flatten as tree_flatten
 from torch.utils._pytree import tree_leaves as tree_leaves
 from torch.utils._pytree import tree_map as tree_map
+from torch.utils._pytree import tree_unflatten as tree_unflatten
 
 _ENGINE: Any = Variable._execution_engine
 
@@ -35,6 +37,11 @@ def forward_mode_open() -> bool:
 def is_tracing() -> bool:
     """Return whether `torch.jit.trace` records the operations of this thread."""
     return _C._get_tracing_state() is not None
+
+
+def is_observed() -> bool:
+    """Return whether a mode, such as `FakeTensorMode` or `make_fx`, sees every operation."""
+    return _C._len_torch_dispatch_stack() > 0
 
 
 def with_forward_mode() -> AbstractContextManager[Any]:

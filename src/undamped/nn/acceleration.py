@@ -9,12 +9,13 @@ A module stays the same object, with the same parameters; only its class changes
 - GRUs, Elman networks and LSTMs with projections use the kernels of this library where they are
   faster (`kernel_is_faster`). oneDNN is faster for padded LSTMs in float32, so they stay there.
 - Transforms of `torch.func`, forward-mode differentiation and `plain_loops` get a plain loop.
-- Everything else is torch's own `forward`: other devices and types, autocast, `torch.compile`,
-  `torch.export`, tracing, and every argument that torch refuses.
+- Everything else is torch's own `forward`: other devices and types, subclasses of tensors,
+  autocast, `torch.compile`, `torch.export`, tracing, and every argument that torch refuses.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -22,10 +23,11 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.parametrize import is_parametrized
 from torch.nn.utils.rnn import PackedSequence
 
 from undamped._base.errors import OptionError
-from undamped._base.torch_internals import flat_weights, is_tracing
+from undamped._base.torch_internals import flat_weights, is_observed, is_tracing
 from undamped.kernels.dispatch import use_plain_loops
 from undamped.nn.bases.cell import ScanResult, State
 from undamped.nn.lstm import GRUCell, LSTMCell
@@ -66,7 +68,7 @@ def kernel_is_faster(kind: str, dtype: torch.dtype, sizes: Sizes) -> bool:
     if kind == "rnn":
         return steps >= 64
     if not training:
-        return hidden <= (128 if steps >= 64 else 64)
+        return steps >= 32 and hidden <= (128 if steps >= 64 else 64)
     return batch * hidden**2 <= (1 << 18 if steps < 64 else 1 << 19)
 
 
@@ -79,6 +81,9 @@ class Accelerated(nn.RNNBase):
 
     def forward(self, input: Any, hx: Any = None) -> Any:  # type: ignore[override]
         """Return what torch's `forward` returns, computed in the fastest way."""
+        if isinstance(input, torch.fx.Proxy):  # this is no class that fx does not look into
+            tracer: Any = input.tracer
+            return tracer.create_proxy("call_module", tracer.path_of_module(self), (input, hx), {})
         way = self.way(input, hx)
         if way == "torch":
             return super().forward(input, hx)
@@ -93,11 +98,19 @@ class Accelerated(nn.RNNBase):
             output, finals = self._step(x[0], states)
             output = output.unsqueeze(0)
         else:
-            output, finals = self._run(x, states, None, None)
+            output, finals = self._run(x, states, self._weights(), None, None)
+            if output.requires_grad and not self.bidirectional:
+                output = output.clone()  # what kernels return must not be changed in place
         final = self._join(finals)
         if not batched:
             return output.squeeze(1), _map(final, lambda part: part.squeeze(1))
         return output.transpose(0, 1) if self.batch_first else output, final
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        """Return the layer of torch, which `torch.jit.script` puts in place of this one."""
+        layer = copy.copy(self)
+        restore(layer)
+        return layer
 
     # What runs
 
@@ -110,6 +123,8 @@ class Accelerated(nn.RNNBase):
         if not isinstance(x, Tensor) or x.dim() < 2:
             return "torch"
         plain = use_plain_loops()
+        if is_observed() and not plain:  # by what would not see the kernels
+            return "torch"
         if packed:
             steps, batch = len(input.batch_sizes), int(input.batch_sizes[0])
         else:
@@ -147,8 +162,13 @@ class Accelerated(nn.RNNBase):
         return (x.shape[1], x.shape[0]) if self.batch_first else (x.shape[0], x.shape[1])
 
     def _has_gradient(self, x: Tensor) -> bool:
-        first: Any = self.weight_ih_l0
-        return torch.is_grad_enabled() and (x.requires_grad or first.requires_grad)
+        if not torch.is_grad_enabled():
+            return False
+        return x.requires_grad or any(tensor.requires_grad for tensor in self._tensors())
+
+    def _tensors(self) -> list[Any]:
+        """Return the weights without a further pass of their parametrisations, which may count."""
+        return list(self.parameters()) if is_parametrized(self) else flat_weights(self)
 
     def _fits(self, x: Tensor, hx: Any, packed: bool, batch: int) -> bool:
         """Return whether tensors have the types and shapes that torch's `forward` requires."""
@@ -167,9 +187,10 @@ class Accelerated(nn.RNNBase):
             fitting = shape if batched else (shape[0], shape[2])
             if not isinstance(part, Tensor) or part.shape != fitting:
                 return False
-        tensors = [x, *parts, *flat_weights(self)]
+        tensors = [x, *parts, *self._tensors()]
         return all(
-            isinstance(t, Tensor) and t.dtype == x.dtype and t.device.type == "cpu" for t in tensors
+            type(t) in (Tensor, nn.Parameter) and t.dtype == x.dtype and t.device.type == "cpu"
+            for t in tensors
         )
 
     @property
@@ -247,18 +268,23 @@ class Accelerated(nn.RNNBase):
         return getattr(torch, f"{name}_cell")
 
     def _run(
-        self, x: Tensor, states: list[State], lengths: Tensor | None, masks: list[Tensor] | None
+        self,
+        x: Tensor,
+        states: list[State],
+        every: list[list[Tensor | None]],
+        lengths: Tensor | None,
+        masks: list[Tensor] | None,
     ) -> tuple[Tensor, list[State]]:
         """Run all layers over (time, batch, input), with dropout between them.
 
         Args:
             x: The input.
             states: The first state of every layer and direction.
+            every: The weights of every layer and direction.
             lengths: (batch,) of each sequence; None if all are full.
             masks: Dropout masks between layers; None to draw them as torch does.
         """
         directions, finals = 2 if self.bidirectional else 1, []
-        every = self._weights()
         for layer in range(self.num_layers):
             both = []
             for direction in range(directions):
@@ -288,11 +314,14 @@ class Accelerated(nn.RNNBase):
         """Run over padded sequences, group by group; return the results packed and in order."""
         sizes, order = packed.batch_sizes, packed.sorted_indices
         steps, batch = len(sizes), int(sizes[0])
-        running = torch.arange(batch) < sizes.unsqueeze(1)  # (time, batch)
+        rows = torch.arange(batch, device=sizes.device)
+        running = rows < sizes.unsqueeze(1)  # (time, batch)
         at = running.flatten().nonzero().squeeze(1)
         lengths = running.sum(0)
 
         def padded(data: Tensor) -> Tensor:
+            if len(at) == steps * batch:
+                return data.view(steps, batch, -1)
             empty = data.new_zeros(steps * batch, data.shape[1])
             return empty.index_copy(0, at, data).view(steps, batch, -1)
 
@@ -300,20 +329,23 @@ class Accelerated(nn.RNNBase):
         if order is not None:
             hx = _map(hx, lambda part: part.index_select(1, order))
         states, masks = self._split(hx, x), self._packed_masks(packed.data, padded)
-        outputs, finals = [], []
+        outputs, finals, weights = [], [], self._weights()
         for start, stop in length_groups(lengths.tolist()):
-            longest, rows = int(lengths[start]), slice(start, stop)
-            ragged = lengths[rows] if int(lengths[stop - 1]) < longest else None
-            initial = [tuple(part[rows] for part in state) for state in states]
-            dropout = [mask[:longest, rows] for mask in masks]
-            output, final = self._run(x[:longest, rows], initial, ragged, dropout)
-            outputs.append(F.pad(output, (0, 0, 0, 0, 0, steps - longest)))
+            longest, part = int(lengths[start]), slice(start, stop)
+            ragged = lengths[part] if int(lengths[stop - 1]) < longest else None
+            initial = [tuple(tensor[part] for tensor in state) for state in states]
+            dropout = [mask[:longest, part] for mask in masks]
+            output, final = self._run(x[:longest, part], initial, weights, ragged, dropout)
+            if longest < steps:  # without which padding would copy
+                output = F.pad(output, (0, 0, 0, 0, 0, steps - longest))
+            outputs.append(output)
             finals.append(final)
         output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
         final = self._join([_concatenated(parts) for parts in zip(*finals, strict=True)])
         if packed.unsorted_indices is not None:
             final = _map(final, lambda part: part.index_select(1, packed.unsorted_indices))
-        data = output.flatten(0, 1).index_select(0, at)
+        data = output.flatten(0, 1)
+        data = data.clone() if len(at) == len(data) else data.index_select(0, at)
         return PackedSequence(data, sizes, order, packed.unsorted_indices), final
 
     def _packed_masks(self, data: Tensor, padded: Any) -> list[Tensor]:
@@ -360,12 +392,13 @@ def _flagged_scan(
         bound = recurrent.abs().sum(1).max()
         if bias is not None:
             bound = bound + bias.abs().max() + weights[3].abs().max()  # type: ignore[union-attr]
-        flag = (bound + 128) * torch.tensor((-1.0, 1.0, 0.0, 0.0)).repeat_interleave(hidden)
+        signs = bound.new_tensor((-1.0, 1.0, 0.0, 0.0))
+        flag = (bound + 128) * signs.repeat_interleave(hidden)
     padding = padding_mask(x, lengths).to(x.dtype)
     every = [torch.cat((weight, flag.unsqueeze(1)), dim=1), *weights[1:]]
     source = torch.cat((x, padding), dim=-1)
     output, (_, memory) = kernel_scan(torch.lstm, source, state, every, None)
-    return output, (output[lengths - 1, torch.arange(len(lengths))], memory)
+    return output, (output[lengths - 1, torch.arange(len(lengths), device=x.device)], memory)
 
 
 def _map(state: Any, function: Any) -> Any:
@@ -427,8 +460,8 @@ def accelerate(model: nn.Module) -> Acceleration:
 
     Every `nn.LSTM`, `nn.GRU` and `nn.RNN` stays the same object, with the same parameters, names,
     hooks and results (to rounding); `isinstance` and `state_dict` do not change. Optimisers,
-    `copy.deepcopy`, pickling, DDP, `torch.compile` and `torch.func` work as before. Call `restore`
-    before `torch.jit.script` or quantisation, which look for torch's own classes.
+    `copy.deepcopy`, pickling, DDP, `torch.compile`, `torch.func` and parametrisations work as
+    before. Call `restore` before quantisation, which looks for torch's own classes.
 
     Args:
         model: Any module.
@@ -441,15 +474,14 @@ def accelerate(model: nn.Module) -> Acceleration:
         >>> print(undamped.accelerate(tagger))
         1: accelerated GRU
     """
-    if not isinstance(model, nn.Module):
-        raise OptionError(f"accelerate takes an nn.Module, got {type(model).__name__}.")
+    _check(model, "accelerate")
     replaced, left = {}, {}
     for name, module in model.named_modules():
-        kind: Any = type(module)
-        if kind in CLASSES or isinstance(module, Accelerated):
-            kind = CLASSES.get(kind, kind)
-            replaced[name] = kind.torch_class.__name__
-            module.__class__ = kind
+        kind = _class_of(module)
+        if kind in CLASSES:
+            _set_class(module, CLASSES[kind])
+        if isinstance(module, Accelerated):
+            replaced[name] = module.torch_class.__name__
         elif reason := _reason(module):
             left[name] = reason
     return Acceleration(replaced, left)
@@ -457,10 +489,35 @@ def accelerate(model: nn.Module) -> Acceleration:
 
 def restore(model: nn.Module) -> None:
     """Undo `accelerate`: give every accelerated layer its class of torch again."""
+    _check(model, "restore")
     for module in model.modules():
         if isinstance(module, Accelerated):
-            kind: Any = module.torch_class
-            module.__class__ = kind
+            _set_class(module, module.torch_class)
+
+
+def _check(model: Any, function: str) -> None:
+    if not isinstance(model, nn.Module):
+        raise OptionError(f"{function} takes an nn.Module, got {type(model).__name__}.")
+
+
+def _class_of(module: nn.Module) -> Any:
+    """Return the class of a module, without the subclass that a parametrisation makes."""
+    kind = type(module)
+    return kind.__bases__[0] if is_parametrized(module) else kind
+
+
+def _set_class(module: nn.Module, kind: Any) -> None:
+    """Give a module another class; a parametrised module gets a new subclass of it.
+
+    Copies of a parametrised module have the same class, which must not change for them.
+    """
+    current = type(module)
+    if is_parametrized(module):
+        content = dict(vars(current))
+        for name in ("__dict__", "__weakref__"):
+            content.pop(name, None)
+        kind = type(f"Parametrized{kind.__name__}", (kind,), content)
+    module.__class__ = kind
 
 
 def _reason(module: nn.Module) -> str:
@@ -476,6 +533,4 @@ def _reason(module: nn.Module) -> str:
         return "torch computes a single step in one call already"
     if not isinstance(module, nn.RNNBase):
         return ""
-    if nn.utils.parametrize.is_parametrized(module):
-        return "its weights are parametrised; accelerate it before register_parametrization"
     return f"{kind.__name__} is a subclass, whose forward may differ"

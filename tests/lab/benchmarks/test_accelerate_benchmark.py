@@ -17,6 +17,8 @@ def test_a_quick_run_reports_every_shape():
         assert min(record["training"], record["inference"], record["milliseconds"]) > 0
     assert counts == {"padded": 4, "packed": 1, "step": 3} and len(lines) == 9
     assert all(min(record["limits"]) > 0 for record in data["records"])
+    (packed,) = (record for record in data["records"] if record["what"] == "packed")
+    assert min(packed["own_padded"]) > 0
     text = result.markdown()
     assert "nn.GRU" in text and "products alone" in text and "LayerNormLSTM" in text
 

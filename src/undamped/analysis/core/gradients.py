@@ -8,7 +8,7 @@ gradient of 1e-200 does not underflow.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -59,13 +59,15 @@ def input_gradients(
 
 
 def first_tensor(output: Any) -> Tensor:
-    """Return the output of a module if it is a tensor, or else the first tensor of the tuple."""
+    """Return the output of a module, or else the first tensor of its tuple or dictionary."""
     if isinstance(output, Tensor):
         return output
+    if isinstance(output, Mapping):
+        output = list(output.values())
     if isinstance(output, list | tuple) and output:
         return first_tensor(output[0])
     raise OptionError(
-        "The module must return a tensor or a tuple that starts with one, got "
+        "The module must return a tensor, or a tuple or dictionary that starts with one, got "
         f"{type(output).__name__}. Wrap it in a module that returns its outputs as a tensor."
     )
 

@@ -21,7 +21,12 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from undamped._base.errors import OptionError, ShapeError
-from undamped._base.torch_internals import TorchDispatchMode, tree_leaves
+from undamped._base.torch_internals import (
+    TorchDispatchMode,
+    tree_flatten,
+    tree_leaves,
+    tree_unflatten,
+)
 from undamped.analysis.core.gradients import first_tensor
 from undamped.kernels.dispatch import plain_loops
 from undamped.nn.acceleration import accelerate
@@ -52,7 +57,7 @@ class Operation(NamedTuple):
     """One elementwise function or softmax inside a pass.
 
     Args:
-        kind: "sigmoid", "tanh", "relu", "softmax" or "log_softmax".
+        kind: "sigmoid", "tanh", "relu", "softmax", "log_softmax" or "cross entropy of logits".
         name: Name of the submodule that called it.
         inputs: What it was applied to.
         outputs: Its result.
@@ -97,6 +102,7 @@ class _Recorder(TorchDispatchMode):
         ATEN.relu_.default: "relu",
         ATEN._softmax.default: "softmax",
         ATEN._log_softmax.default: "log_softmax",
+        ATEN.binary_cross_entropy_with_logits.default: "cross entropy of logits",
     }
 
     def __init__(self, stack: list[str]) -> None:
@@ -376,6 +382,14 @@ class Evidence:
             raise ShapeError(f"The loss must return a scalar tensor, got {shape}. Average it.")
         return value.reshape(())
 
+    def loss_with(self, tensor: Tensor) -> Tensor:
+        """Return the loss of the model's output with another first tensor."""
+        leaves, structure = tree_flatten(self.run())
+        first = next(i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor))
+        return self.loss_of(
+            tree_unflatten([*leaves[:first], tensor, *leaves[first + 1 :]], structure)
+        )
+
     # Activations
 
     @cached_property
@@ -495,14 +509,19 @@ def _loss_of(loss: Loss | None, targets: Any) -> Loss:
         return loss if targets is None else lambda output: loss(output, targets)
     if targets is None:
         return lambda output: first_tensor(output).square().mean()
-    if targets.is_floating_point():
-        return lambda output: nn.functional.mse_loss(first_tensor(output).squeeze(-1), targets)
+
+    def mean_square(output: Any) -> Tensor:
+        values = first_tensor(output)
+        same = values.numel() == targets.numel()
+        return F.mse_loss(values.reshape(targets.shape) if same else values, targets)
 
     def cross_entropy(output: Any) -> Tensor:
         logits = first_tensor(output)
-        return nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
+        if logits.shape[:-1] == targets.shape:
+            return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
+        return F.cross_entropy(logits, targets)  # (batch, classes, time)
 
-    return cross_entropy
+    return mean_square if targets.is_floating_point() else cross_entropy
 
 
 def _try(evidence: Evidence) -> None:
@@ -522,4 +541,14 @@ def _try(evidence: Evidence) -> None:
             f"The output of {name}, {tuple(output.shape)}, has no axis of {evidence.batch} "
             "sequences. The doctor examines modules that return an output per sequence or step."
         )
-    evidence.loss_of(evidence.run())
+    try:
+        evidence.loss_of(evidence.run())
+    except ShapeError:
+        raise
+    except Exception as error:  # code of the user, which may raise anything
+        kind, shape = type(error).__name__, tuple(output.shape)
+        text = str(error).splitlines()[0] if str(error) else ""
+        raise OptionError(
+            f"The loss of an output of shape {shape} cannot be computed: {kind}: {text} Give a "
+            "loss, and targets, that fit the output."
+        ) from error

@@ -80,7 +80,9 @@ def without_noise(evidence: Evidence, symptom: Symptom) -> Trial | None:
 
 
 def without_softmax(evidence: Evidence, symptom: Symptom) -> Trial | None:
-    """Run the model without its softmax."""
+    """Run the model without its softmax; a sigmoid may also be a gate, which must stay."""
+    if "sigmoid" in symptom.sentence:
+        return None
     functions = _each(
         (
             torch.softmax,
@@ -200,6 +202,9 @@ def make_causal(evidence: Evidence, symptom: Symptom) -> Trial | None:
             _replace_norm(model, name)
         elif isinstance(module, nn.RNNBase) and module.bidirectional:
             module.register_forward_hook(_without_reverse)
+            width = module.proj_size or module.hidden_size
+            for weight in (getattr(module, f"weight_ih_l{k}") for k in range(1, module.num_layers)):
+                weight[:, width:] = 0
         elif isinstance(module, nn.MultiheadAttention):
             module.register_forward_pre_hook(_masked_attention, with_kwargs=True)
         elif isinstance(module, nn.TransformerEncoder | nn.TransformerEncoderLayer):
@@ -246,7 +251,7 @@ def mask_loss(evidence: Evidence, symptom: Symptom) -> Trial | None:
         axes: Any = (evidence.sequence_axis(output), evidence.step_axis(output))
         rows = output.movedim(axes, (0, 1))
         rows = torch.where(over.view(over.shape + (1,) * (rows.dim() - 2)), rows.detach(), rows)
-        return evidence.loss(rows.movedim((0, 1), axes))
+        return evidence.loss_with(rows.movedim((0, 1), axes))
 
     leaf = evidence.output.detach().clone().requires_grad_()
     with torch.enable_grad():

@@ -7,6 +7,7 @@ not reported (`explains`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -118,14 +119,19 @@ def random_answers(evidence: Evidence) -> Symptom | None:
 
 
 def batch_mates(evidence: Evidence) -> Symptom | None:
-    """The answer for a sequence depends on the other sequences."""
-    output, calls = evidence.trace(evidence.replaced(evidence.mask(slice(0, -1))))
-    size = evidence.difference(_sequence(evidence, evidence.output), _sequence(evidence, output))
-    if size <= RELATIVE:
-        return None
-    module = evidence.locate(calls, lambda tensor: _sequence(evidence, tensor))
-    text = f"Other sequences of the batch change an answer by {size:.2g} of it."
-    return Symptom(text, module)
+    """The answer for the last or the first sequence depends on the other sequences."""
+    for index, others in ((-1, slice(0, -1)), (0, slice(1, None))):
+
+        def view(tensor: Tensor, index: int = index) -> Tensor | None:
+            axis = evidence.sequence_axis(tensor)
+            return None if axis is None else tensor.select(axis, index)
+
+        output, calls = evidence.trace(evidence.replaced(evidence.mask(others)))
+        size = evidence.difference(view(evidence.output), view(output))
+        if size > RELATIVE:
+            text = f"Other sequences of the batch change an answer by {size:.2g} of it."
+            return Symptom(text, evidence.locate(calls, view))
+    return None
 
 
 def wrong_time_axis(evidence: Evidence) -> Symptom | None:
@@ -136,12 +142,27 @@ def wrong_time_axis(evidence: Evidence) -> Symptom | None:
     reach = (
         evidence.response[:, 1].max(initial=0.0) if not evidence.per_step else _carried(evidence)
     )
-    if reach > RELATIVE and evidence.per_step:
+    if reach > RELATIVE and (evidence.per_step or not _along_batch(evidence)):
         return None
     text = (
         "A recurrence runs along the batch: other sequences change an answer, earlier steps do not."
     )
     return Symptom(text, mates.module, certain=evidence.per_step)
+
+
+def _along_batch(evidence: Evidence) -> bool:
+    """Return whether every sequence changes later answers, and none the answers before it."""
+    for changed in range(evidence.batch - 1):
+        rows = slice(changed, changed + 1)
+        output, _ = evidence.trace(evidence.replaced(evidence.mask(rows)))
+        axis = evidence.sequence_axis(output)
+        if axis is None:
+            return False
+        pairs = [(evidence.output.select(axis, i), output.select(axis, i)) for i in (0, -1)]
+        first, last = (evidence.difference(*pair) > 1e-6 for pair in pairs)
+        if not last or (first and changed > 0):
+            return False
+    return True
 
 
 def padding(evidence: Evidence) -> Symptom | None:
@@ -173,7 +194,7 @@ def loss_of_padding(evidence: Evidence) -> Symptom | None:
         return None
     with torch.enable_grad():
         leaf = evidence.output.detach().clone().requires_grad_()
-        value = evidence.loss_of(leaf)
+        value = evidence.loss_with(leaf)
         if not value.requires_grad:
             return None
         (gradient,) = torch.autograd.grad(value, leaf)
@@ -208,8 +229,8 @@ def same_step_target(evidence: Evidence) -> Symptom | None:
     x = evidence.sequence
     if not evidence.per_step or not x.is_floating_point() or evidence.output.shape != x.shape:
         return None
-    with torch.no_grad():
-        value, reference = float(evidence.loss(x)), float(evidence.loss(evidence.output))
+    others = evidence.replaced(evidence.mask())
+    value, reference = (float(evidence.loss_with(y)) for y in (x, others))
     if value > 1e-6 * max(reference, 1e-12):
         return None
     return Symptom("The target of a step is its own input, so that a copy solves the task.", "loss")
@@ -269,9 +290,14 @@ def short_reach(evidence: Evidence) -> Symptom | None:
 
 def detached(evidence: Evidence) -> Symptom | None:
     """Early steps change the last output, or parameters the loss, but have no gradient."""
-    idle = [name for name, gradient in evidence.training_gradients.items() if gradient is None]
-    for module in {name.rpartition(".")[0]: None for name in idle}:
-        if _affects(evidence, module):
+    idle: dict[str, list[str]] = {}
+    for name, gradient in evidence.training_gradients.items():
+        if gradient is None:
+            idle.setdefault(name.rpartition(".")[0], []).append(name)
+    order = [call.name for call in evidence.baseline[1]]
+    # The last module of a pass is the nearest to what stops the gradient.
+    for module in sorted(idle, key=lambda name: name in order and -order.index(name)):
+        if _affects(evidence, idle[module]):
             text = "Parameters of this module change the output, but no gradient reaches them."
             return Symptom(text, module)
     if not evidence.response[:, 1].max(initial=0.0) > RELATIVE:
@@ -348,21 +374,27 @@ def growing_state(evidence: Evidence) -> Symptom | None:
 
 
 def unused(evidence: Evidence) -> Symptom | None:
-    """A module has no gradient and does not change the output."""
+    """A module, or a layer of torch's networks, has no gradient and does not change the output."""
     gradients = evidence.training_gradients
-    idle = [n for n, g in gradients.items() if g is None or not bool((g != 0).any())]
-    modules = {name.rpartition(".")[0] for name in gradients}
-    for module in sorted(modules):
-        names = [n for n in gradients if n.rpartition(".")[0] == module]
-        if names and all(n in idle for n in names) and not _affects(evidence, module):
-            return Symptom("The loss does not depend on any parameter of this module.", module)
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(gradients):
+        module, _, parameter = name.rpartition(".")
+        stacked = isinstance(evidence.model.get_submodule(module), nn.RNNBase)
+        layer = re.search(r"_l\d+", parameter) if stacked else None
+        groups.setdefault((module, layer[0] if layer else ""), []).append(name)
+    for (module, layer), names in groups.items():
+        idle = all(gradients[n] is None or not bool((gradients[n] != 0).any()) for n in names)
+        if idle and not _affects(evidence, names):
+            part = f"layer {int(layer[2:]) + 1} of this module" if layer else "this module"
+            return Symptom(f"The loss does not depend on any parameter of {part}.", module)
     return None
 
 
-def _affects(evidence: Evidence, module: str) -> bool:
-    """Return whether other weights of a module change the output."""
+def _affects(evidence: Evidence, names: list[str]) -> bool:
+    """Return whether other values of parameters change the output."""
     model = evidence.copy_model()
-    for parameter in model.get_submodule(module).parameters():
+    for name in names:
+        parameter = model.get_parameter(name)
         parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
     return evidence.difference(evidence.output, evidence.changed(model).output) > 1e-6
 
@@ -413,23 +445,33 @@ def dead_units(evidence: Evidence) -> Symptom | None:
 
 
 def identical_units(evidence: Evidence) -> Symptom | None:
-    """All units of a layer compute the same."""
+    """All units of a layer compute the same in every call, and not only zeros."""
+    sizes: dict[str, tuple[float, float]] = {}
     for call in evidence.baseline[1]:
         module = evidence.model.get_submodule(call.name)
         if not isinstance(module, (*RECURRENT, nn.Linear)) or not call.outputs:
             continue
         values = call.outputs[0]
-        if values.shape[-1] < 3 or (isinstance(module, nn.Linear) and values.shape[-1] == 1):
+        if values.shape[-1] < 3:
             continue
-        spread = float((values - values[..., :1]).abs().max())
-        if spread <= 1e-7 * float(1e-12 + values.abs().max()):
-            return Symptom("All units compute the same: their weights are equal.", call.name)
+        spread, size = sizes.get(call.name, (0.0, 0.0))
+        spread = max(spread, float((values - values[..., :1]).abs().max()))
+        sizes[call.name] = spread, max(size, float(values.abs().max()))
+    for name, (spread, size) in sizes.items():
+        if spread <= 1e-7 * size and size > 0:
+            return Symptom("All units compute the same: their weights are equal.", name)
     return None
 
 
 def softmax_twice(evidence: Evidence) -> Symptom | None:
     """The loss normalises what is normalised already."""
     for operation in evidence.operations:
+        if operation.name == "loss" and operation.kind == "cross entropy of logits":
+            values = operation.inputs.double().flatten()
+            for o in evidence.operations:
+                if o.kind == "sigmoid" and torch.equal(o.outputs.double().flatten(), values):
+                    text = "The loss applies a sigmoid to the outputs of a sigmoid."
+                    return Symptom(text, o.name if o.name else None)
         if operation.kind != "log_softmax" or operation.name != "loss":
             continue
         x, axis = operation.inputs.double(), operation.axis or 0
@@ -491,11 +533,6 @@ def _first_step(evidence: Evidence, mask: Tensor) -> int | None:
     if axis is None:
         return None
     return int(mask.movedim(axis, 0).flatten(1).any(1).int().argmax())
-
-
-def _sequence(evidence: Evidence, tensor: Tensor) -> Tensor | None:
-    axis = evidence.sequence_axis(tensor)
-    return None if axis is None else tensor.select(axis, tensor.shape[axis] - 1)
 
 
 def _carried(evidence: Evidence) -> float:
@@ -720,7 +757,7 @@ RULES = (
     Rule(
         "two softmaxes",
         softmax_twice,
-        "Return logits: the loss contains the softmax.",
+        "Return logits: the loss contains the softmax or sigmoid.",
         remedies.without_softmax,
     ),
     Rule(

@@ -59,6 +59,8 @@ class Ratio:
         milliseconds: Of the forward and backward pass before.
         limits: The ratios of training and inference if the matrix products took all of the time.
         same: Whether the call is torch's own after `accelerate`, too, in training and inference.
+        own_padded: Of packed sequences after `accelerate`: the time of training and inference over
+            that of the same module on all steps of all sequences.
     """
 
     kind: str
@@ -69,6 +71,7 @@ class Ratio:
     milliseconds: float
     limits: tuple[float, float]
     same: tuple[bool, bool]
+    own_padded: tuple[float, float] | None = None
 
 
 @benchmark("accelerate")
@@ -111,7 +114,7 @@ def _layers_of_torch(
         for shape in (QUICK_PACKED if quick else PACKED)
     ]
     single = [_ratio(name, "step", s, rounds, progress) for name in names for s in SINGLE]
-    tables = [*(_summary(name, padded) for name in names), _grid(padded), *_packed(packed)]
+    tables = [*(_summary(name, padded) for name in names), _grid(padded), _packed(packed)]
     tables.append(_rows("One step at a time.", single))
     if not quick:
         tables.append(_memory(names, progress))
@@ -149,6 +152,8 @@ def _ratio(kind: str, what: str, shape: Shape, rounds: int, progress: Progress) 
             for name, module in (("before", before), ("after", after))
         }
         candidates["products"] = partial(_repeat, products, repeats)
+        if what == "packed":
+            candidates["padded"] = partial(_repeat, partial(work, after, x, None), repeats)
         timings = interleaved(candidates, rounds=rounds, clock=cpu_clock())
         seconds.append({name: min(timing.seconds) for name, timing in timings.items()})
         with torch.set_grad_enabled(work is _train):
@@ -164,6 +169,9 @@ def _ratio(kind: str, what: str, shape: Shape, rounds: int, progress: Progress) 
         1000 * training["before"] / repeats,
         (training["before"] / training["products"], inference["before"] / inference["products"]),
         (same[0], same[1]),
+        (training["after"] / training["padded"], inference["after"] / inference["padded"])
+        if what == "packed"
+        else None,
     )
 
 
@@ -308,9 +316,17 @@ def _rows(title: str, ratios: list[Ratio]) -> Table:
     return Table(header, rows, title, ["* torch's own call, before and after."])
 
 
-def _packed(ratios: list[Ratio]) -> list[Table]:
+def _packed(ratios: list[Ratio]) -> Table:
     title = "Packed sequences of 2 layers, with lengths from half of the steps to all of them."
-    return [_rows(title, ratios)]
+    rows = []
+    for ratio in ratios:
+        assert ratio.own_padded is not None
+        sizes = map(str, (ratio.shape.steps, ratio.shape.batch, ratio.shape.units))
+        numbers = (ratio.milliseconds, ratio.training, ratio.inference, *ratio.own_padded)
+        rows.append((ratio.kind, *sizes, *(f"{number:.2f}" for number in numbers)))
+    header = ("layer", "steps", "batch", "units", "ms before", "training", "inference")
+    ways = ("training, times its padded time", "inference, times its padded time")
+    return Table((*header, *ways), rows, title)
 
 
 def _memory(kinds: list[str], progress: Progress) -> Table:

@@ -176,7 +176,7 @@ def _instrument(name: str, reports: Sequence[ModelReport]) -> dict[str, Any] | N
     layout = results[0][2].layout
     if len(results) > 1 and {trace["meta"] for trace in traces} - {NO_MODEL} == {results[0][0]}:
         layout = replace(layout, title=f"{layout.title}: {results[0][1].name}")
-    return _plot(name, layout, traces)
+    return plot_of(name, layout, traces)
 
 
 def _forecasts(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
@@ -187,7 +187,7 @@ def _forecasts(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
 
     single = len(reports) == 1
     styled = [(Style(i, "" if single else name), test) for i, name, test in tests]
-    return [_plot(*figure) for figure in figures(styled)]
+    return [plot_of(*figure) for figure in figures(styled)]
 
 
 def _curves(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
@@ -204,7 +204,7 @@ def _curves(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
         metric = column.removeprefix("valid_").replace("_", " ")
         caption = "Dotted: on the training batches." if loss else "On the validation split."
         layout = Layout(f"Training: {metric}", "step", metric, caption, log_y=loss)
-        figures.append(_plot(f"curve-{index}", layout, traces))
+        figures.append(plot_of(f"curve-{index}", layout, traces))
     return figures
 
 
@@ -225,7 +225,8 @@ def _curve(reports: Sequence[ModelReport], column: str, faint: bool = False) -> 
     return traces
 
 
-def _plot(key: str, layout: Layout, traces: list[Trace]) -> dict[str, Any]:
+def plot_of(key: str, layout: Layout, traces: list[Trace]) -> dict[str, Any]:
+    """Return a plot as the script of a page draws it."""
     return {
         "key": key,
         "title": layout.title,

@@ -338,8 +338,8 @@ class Doctor(NamedTuple):
     data: Annotated[
         Path,
         typer.Option(
-            help="A .npz file: `inputs`, and optionally `targets` and `lengths`. Further arrays "
-            "are passed to the model by their names."
+            help="A .npz file: `inputs`, and optionally `targets` and `lengths`. Further arrays, "
+            "and lengths, are the arguments of `forward` with their names."
         ),
     ]
     causal: Annotated[
@@ -353,6 +353,9 @@ class Doctor(NamedTuple):
     ] = None
     batch_first: Annotated[
         bool | None, typer.Option(help="Layout of the inputs; detected by default.")
+    ] = None
+    out: Annotated[
+        Path | None, typer.Option(help="Write the findings with a figure to this .html file.")
     ] = None
     as_json: AsJson = False
 

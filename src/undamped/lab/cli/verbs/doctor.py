@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import runpy
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,22 @@ from undamped._base.errors import OptionError
 from undamped.analysis import doctor as examine
 from undamped.lab.cli.commands.runs import Doctor
 from undamped.lab.cli.screen import print_json, print_lines
+from undamped.lab.files import refuse_folder
+from undamped.lab.report.examination import write_page
 
 
 def doctor(options: Doctor) -> None:
     """Build the model, examine it, print the findings, and exit with 1 if there are any."""
+    refuse_folder(options.out)
     model, loss = _build(options.model)
     arrays = _arrays(options.data)
     if "inputs" not in arrays:
         names = ", ".join(arrays) or "nothing"
         raise OptionError(f"{options.data} needs an array named inputs, but contains {names}.")
-    targets = arrays.pop("targets", None)
-    lengths, inputs = arrays.pop("lengths", None), arrays.pop("inputs")
-    if arrays:
-        model = _WithArguments(model, arrays)
+    targets, lengths = arrays.pop("targets", None), arrays.get("lengths")
     diagnosis = examine(
         model,
-        inputs,
+        _arguments(model, arrays),
         loss if targets is not None else None,
         targets=targets,
         lengths=lengths,
@@ -41,28 +41,31 @@ def doctor(options: Doctor) -> None:
         learning_rate=options.learning_rate,
         clip=options.clip,
     )
+    if options.out is not None:
+        write_page(options.out, diagnosis, options.model)
     if options.as_json:
         print_json(diagnosis.to_dict())
     else:
         print_lines(str(diagnosis))
+        if options.out is not None:
+            print_lines(f"Page: {options.out}")
     if diagnosis.findings:
         raise typer.Exit(1)
 
 
-class _WithArguments(nn.Module):
-    """A model that is called with further arguments, by their names.
-
-    Args:
-        model: The model.
-        arguments: The arguments.
-    """
-
-    def __init__(self, model: nn.Module, arguments: dict[str, Any]) -> None:
-        super().__init__()
-        self.model, self.call = model, partial(model.forward, **arguments)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.call(x)
+def _arguments(model: nn.Module, arrays: dict[str, torch.Tensor]) -> tuple[Any, ...]:
+    """Return the arguments of the model's `forward` in its order; lengths if it has them."""
+    signature = inspect.signature(model.forward)
+    named = {name: array for name, array in arrays.items() if name != "inputs"}
+    if "lengths" not in signature.parameters:
+        named.pop("lengths", None)
+    try:
+        bound = signature.bind(arrays["inputs"], **named)
+    except TypeError as error:
+        kind = type(model).__name__
+        raise OptionError(f"The arrays do not fit the forward of {kind}: {error}.") from error
+    bound.apply_defaults()
+    return bound.args
 
 
 def _build(text: str) -> tuple[nn.Module, Any]:
