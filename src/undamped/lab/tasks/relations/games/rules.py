@@ -198,8 +198,8 @@ def hard_occurs(draw: Sampler) -> tuple[Tensor, Tensor]:
         objects.append(draw.different(above, *objects))
     # The first `count` objects once, and any of them in the other cells: 60 is divisible by 1 to 6.
     every = torch.arange(6).expand(draw.size, 6)
-    again = torch.randint(60, every.shape, generator=draw.generator) % count
-    below = torch.stack(objects, 1).gather(1, torch.where(every < count, every, again))
+    repeated = torch.randint(60, every.shape, generator=draw.generator) % count
+    below = torch.stack(objects, 1).gather(1, torch.where(every < count, every, repeated))
     return _above_and_below(draw, above, below), answer
 
 
