@@ -207,7 +207,7 @@ def _of_sequences(model: nn.Module, arguments: tuple[Any, ...]) -> nn.Module:
     """Return the model as a module of its first argument, for the trial of the layout."""
     if len(arguments) == 1 or isinstance(getattr(model, "batch_first", None), bool):
         return model
-    single = nn.Sequential(model)
+    single: Any = nn.Sequential(model)
     single.forward = lambda x: model(x, *arguments[1:])
     return single
 
