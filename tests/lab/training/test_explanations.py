@@ -103,6 +103,15 @@ def test_integrated_gradients_of_a_linear_model_are_exact():
     assert parts.offset == pytest.approx(3)
 
 
+def test_a_change_of_the_output_near_the_mean_is_integrated():
+    class Steep(torch.nn.Module):
+        def forward(self, batch):
+            return torch.tanh(1e3 * batch.inputs[:, 0]).sum().reshape(1, 1)
+
+    parts = integrated_gradients(Steep(), Batch(torch.ones(3, 1, 1).double()), torch.ones(1))
+    torch.testing.assert_close(parts.samples, torch.ones(3, 1).double(), rtol=1e-6, atol=0)
+
+
 def test_a_network_and_a_model_of_whole_series_are_explained():
     random = np.random.default_rng(0)
     labels = np.array(["a", "b"] * 6)
@@ -113,6 +122,10 @@ def test_a_network_and_a_model_of_whole_series_are_explained():
     network = explain(model_for(shape, "gru", {"hidden_size": 8}).eval(), preparation, data, 0)
     assert network.method == "integrated gradients" and network.contributions.shape == (40, 2)
     assert abs(network.completeness_error) < 1e-4
+    # Small differences grow in this network, so that its gradients sum to something else.
+    torch.manual_seed(0)
+    rough = model_for(shape, "layer-norm-lstm", {"hidden_size": 8}).eval()
+    assert explain(rough, preparation, data, 0).method == "deletion"
     tree = explain(model_for(shape, "boosting", {}).eval(), preparation, data, 0)
     assert tree.method == "deletion" and tree.completeness_error is None
     json.dumps([network.to_dict(), tree.to_dict()])

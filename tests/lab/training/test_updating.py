@@ -11,7 +11,9 @@ from undamped._base.errors import DataError, OptionError, RunError
 from undamped.lab.baselines.ridge import fit_ridge
 from undamped.lab.baselines.statistics import RidgeStatistics
 from undamped.lab.data.recordings.drift import distance
+from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.read import read_recordings
+from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.training import Run, fit
 from undamped.lab.training.updating import statistics_of, store_statistics, update
 
@@ -157,6 +159,9 @@ def test_bad_input_is_refused_in_one_sentence():
     again = update(run, new).run
     with pytest.raises(DataError, match="used for an update before"):
         update(again, new)
+    numbers = SeriesSet.of(np.random.default_rng(0).normal(size=(6, 4, 1)), np.arange(6.0))
+    with pytest.raises(DataError, match="trained on numbers"):
+        Preparation.fit(numbers, kind="regression").encode(np.array(["slow"]))
     boosting = trained("boosting")
     with pytest.raises(OptionError, match="cannot learn on"):
         update(boosting, new)

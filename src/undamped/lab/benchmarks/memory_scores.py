@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from undamped._base.errors import OptionError, RunError
+from undamped._base.errors import OptionError, RunError, shortened
 from undamped._base.options import Fraction, NonNegativeFloat, NonNegativeInt, convert
 from undamped._base.registry import tasks as task_registry
 from undamped.lab.files import read_json
@@ -148,11 +148,11 @@ class Score:
             }
         except (OptionError, KeyError, TypeError, ValueError) as error:
             raise RunError(
-                f"{path} is damaged: {error}. Remove it; it is computed again."
+                f"{path} is damaged: {shortened(error)}. Remove it; it is computed again."
             ) from None
         if values["task"] not in task_registry:
             raise RunError(
-                f"{path} has scores of the task '{values['task']}', which is not known. Load its "
-                "file with --with, or remove the scores."
+                f"{path} has scores of the task '{shortened(values['task'])}', which is not known. "
+                "Load its file with --with, or remove the scores."
             )
         return cls(**values, accuracy=accuracy)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from undamped._base.errors import OptionError, UndampedError, UnknownNameError
+from undamped._base.errors import OptionError, UndampedError, UnknownNameError, shortened
 from undamped._base.options import (
     NonNegativeInt,
     check,
@@ -175,7 +175,7 @@ def _without_section(key: str, names: Sequence[str]) -> UndampedError:
         if close is None
         else f"Did you mean '{full_names[close]}'?"
     )
-    return UnknownNameError(f"Unknown setting '{key}'. {hint}")
+    return UnknownNameError(f"Unknown setting '{shortened(key)}'. {hint}")
 
 
 def _full_names(names: Sequence[str]) -> dict[str, str]:

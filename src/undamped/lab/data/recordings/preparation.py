@@ -336,7 +336,13 @@ class Preparation:
     def encode(self, targets: np.ndarray) -> np.ndarray:
         """Return labels as class indices (-100 where missing), or standardised numbers."""
         if self.classes is None:
-            numbers = np.asarray(targets, dtype=np.float64)
+            try:
+                numbers = np.asarray(targets, dtype=np.float64)
+            except ValueError:
+                raise DataError(
+                    "The targets are text, but the model was trained on numbers. Name the column "
+                    "of the numbers with target=."
+                ) from None
             return ((numbers - self.target_mean[0]) / self.target_std[0]).astype(np.float32)
         index = {label: number for number, label in enumerate(self.classes)}
         kinds, numbers = np.unique(comparable(targets), return_inverse=True)

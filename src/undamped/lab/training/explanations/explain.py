@@ -30,6 +30,7 @@ from undamped.models.task_model import TaskModel
 
 EXACT, GRADIENTS, DELETION = "exact", "integrated gradients", "deletion"
 _LISTED = 5  # oscillators of a bank
+_INEXACT = 0.1  # relative error of the sum of contributions above which there are none
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Explanation:
         quantity: What is explained, in words.
         value: Its value.
         method: How the contributions were computed: "exact" (a bank), "integrated gradients" (a
-            network) or "deletion" (any other model).
+            network) or "deletion" (any other model, and networks whose gradients do not sum to the
+            change of the value within a tenth).
         segment: The steps whose deletion changes the value most, and the check of them.
         answer_without: The answer after this segment is deleted.
         effects: (time,) how much the value falls when the surroundings of a step are deleted.
@@ -195,6 +197,8 @@ def _with_contributions(
         samples[window] += exact.samples.numpy() / len(windows)
         offset += exact.offset / len(windows)
     error = explanation.value - offset - float(samples.sum() + moments.sum())
+    if not len(periods) and not abs(error) <= _INEXACT * abs(explanation.value - offset):
+        return explanation  # the output changes too fast between the mean and the recording
     return replace(
         explanation,
         method=EXACT if len(periods) else GRADIENTS,

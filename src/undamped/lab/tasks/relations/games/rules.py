@@ -197,9 +197,9 @@ def hard_occurs(draw: Sampler) -> tuple[Tensor, Tensor]:
     for _ in range(5):
         objects.append(draw.different(above, *objects))
     # The first `count` objects once, and any of them in the other cells: 60 is divisible by 1 to 6.
-    every = torch.arange(6).expand(draw.size, 6)
-    repeated = torch.randint(60, every.shape, generator=draw.generator) % count
-    below = torch.stack(objects, 1).gather(1, torch.where(every < count, every, repeated))
+    index = torch.arange(6).expand(draw.size, 6)
+    repeated = torch.randint(60, index.shape, generator=draw.generator) % count
+    below = torch.stack(objects, 1).gather(1, torch.where(index < count, index, repeated))
     return _above_and_below(draw, above, below), answer
 
 

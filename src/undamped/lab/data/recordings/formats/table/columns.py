@@ -53,8 +53,8 @@ class Position(NamedTuple):
             row: The row in the block.
             problem: What is wrong, and what to do.
         """
-        location = f"column '{shortened(column)}', row {self.rows_before + row + 1}"
-        return DataError(f"{self.path}: {location}: {problem}")
+        position = f"column '{shortened(column)}', row {self.rows_before + row + 1}"
+        return DataError(f"{self.path}: {position}: {problem}")
 
 
 def is_text(block: DataFrame, name: str, decimal: str = ".") -> bool:
