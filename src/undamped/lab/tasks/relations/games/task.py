@@ -95,12 +95,12 @@ class RelationalGames(TrialTask):
         """The best trivial rule, which counts objects or uses which cells are occupied."""
         train = self._rule(Sampler(family("pentominoes"), TRIALS, self.generator("train", 0)))
         test = self.trials("test", 0, self.held_out["test"])
-        start, area = (
+        start, rows = (
             (3, "below the first row") if "occurs" in self.game else (6, "in the last row")
         )
         rules: dict[str, Rule] = {
             "the number of distinct objects": lambda grids: distinct(grids, BLANK),
-            f"the number of distinct objects {area}": lambda grids: distinct(grids[start:], BLANK),
+            f"the number of distinct objects {rows}": lambda grids: distinct(grids[start:], BLANK),
             "which cells are occupied": _occupied,
         }
         return best_rule(rules, (train[0].T, train[1]), (test[0].T, test[1]))
