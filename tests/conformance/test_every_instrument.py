@@ -161,7 +161,7 @@ def test_it_is_documented(name):
 
 def test_the_instrument_that_the_docs_build_is_one_file(tmp_path, monkeypatch):
     page = Path(__file__).parents[2] / "docs" / "instruments.md"
-    text = page.read_text(encoding="utf-8").partition("## An instrument of your own")[2]
+    text = page.read_text(encoding="utf-8").partition("## A custom instrument")[2]
     (tmp_path / "weights_of_the_docs.py").write_text(
         text.partition("```python\n")[2].partition("```")[0], encoding="utf-8"
     )

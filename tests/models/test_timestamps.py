@@ -17,7 +17,7 @@ UNIX = 1.7e9
 READING = [n for n in WHOLE if "times" in models[n].uses and n not in ("guess", "ensemble")]
 TIMED = [*STAMPED, *READING, "gru"]
 """Every kind of model that reads timestamps; of recurrent networks around a cell, one."""
-ANSWERING = [n for n in TIMED if n != "bank"]
+ANSWERING = [n for n in TIMED if not n.endswith("bank")]
 """Those that answer at given times."""
 CLOCK = Clock(gap=1.0, span=20.0)
 

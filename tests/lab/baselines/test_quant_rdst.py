@@ -1,5 +1,10 @@
 """QUANT and RDST: the answers of aeon's classifiers, unequal lengths, gaps and runs."""
 
+import os
+import subprocess
+import sys
+
+import numba
 import numpy as np
 import pytest
 import torch
@@ -85,23 +90,33 @@ def test_rdst_refuses_very_short_series(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
-def test_rdst_has_the_answers_of_aeon_for_unequal_lengths(tmp_path):
-    """One kind of input only, since aeon's loops are compiled anew for each, which is slow."""
+@pytest.mark.process
+def test_rdst_has_the_answers_of_aeon_for_unequal_lengths():
+    """In a process without compilation, which takes aeon longer than its loops in Python."""
+    test = f"{__file__}::test_rdst_in_python"
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "1 passed" in ended.stdout, ended.stdout
+
+
+@pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="runs in a process without compilation")
+def test_rdst_in_python(tmp_path):
     from aeon.classification.shapelet_based import RDSTClassifier
 
     task = ragged()
-    run = fit("rdst", task, model_options={"shapelets": 60}, out=tmp_path, progress=False)
+    run = fit("rdst", task, model_options={"shapelets": 10}, out=tmp_path, progress=False)
     assert run.settings["result"]["test"]["accuracy"] > 0.5 and not list(run.path.rglob("*.pkl"))
     batch, new = (task.batch(split, 0, 20) for split in ("train", "test"))
     torch.manual_seed(0)
-    model = undamped.lab.baselines.RDST(task.task_shape, shapelets=60)
+    model = undamped.lab.baselines.RDST(task.task_shape, shapelets=10)
     torch.manual_seed(1)
     model.fit_closed_form([batch])
     seed = drawn_seed()
     known, asked = (model._prepare(_series_of(part)[0]) for part in (batch, new))
     with preserve_global_state():
-        theirs = RDSTClassifier(max_shapelets=60, random_state=seed)
+        theirs = RDSTClassifier(max_shapelets=10, random_state=seed)
         theirs.fit(known, batch.targets.numpy())
         expected = theirs.estimator_.decision_function(theirs.transformer_.transform(asked))
     assert float(model.arrays["penalty"]) == pytest.approx(theirs.estimator_[-1].alpha_)
@@ -110,7 +125,7 @@ def test_rdst_has_the_answers_of_aeon_for_unequal_lengths(tmp_path):
     factor = (result * expected).sum() / (expected * expected).sum()
     np.testing.assert_allclose(result, factor * expected, atol=1e-4 * factor)
     # A stored model has the same answers, without another fit of the transform.
-    repeated = undamped.lab.baselines.RDST(task.task_shape, shapelets=60)
+    repeated = undamped.lab.baselines.RDST(task.task_shape, shapelets=10)
     repeated.load_state_dict(model.state_dict())
     torch.testing.assert_close(repeated(new), model(new))
     # A series that is too short for the shapelets is extended by its last value.

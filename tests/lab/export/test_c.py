@@ -346,7 +346,10 @@ def test_weights_that_are_not_finite_are_refused():
             export()
 
 
-@pytest.mark.parametrize("name", sorted({*CANDIDATES, *FORECASTERS, ENSEMBLE} - {"bank", "guess"}))
+EXPORTED_CHOICES = {"bank", "location-bank", "guess"}
+
+
+@pytest.mark.parametrize("name", sorted({*CANDIDATES, *FORECASTERS, ENSEMBLE} - EXPORTED_CHOICES))
 def test_other_choices_of_auto_are_refused_by_name(name):
     shape = getattr(models[name], "example_shape", lambda: TaskShape(3, 2))()
     subject = Subject(models.build(name, shape=shape))

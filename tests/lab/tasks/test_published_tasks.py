@@ -87,7 +87,7 @@ def test_ucr_by_name_leaves_copies_out(data):
     task = tasks.build("ucr", dataset="GunPoint")
     assert task.output_size == 2 and task.sequences("test") == 8
     assert task.sequences("train") + task.sequences("valid") == 11, "one copy of a test series"
-    assert any("left out" in note for note in task.notes())
+    assert any("are not used" in note for note in task.notes())
     assert task.record()["split"]["name"] == "given"
 
 

@@ -70,7 +70,7 @@ def _notes(
     notes = [splits.describe(by, why, indices)]
     unused = len(series_set) - sum(len(index) for index in indices.values())
     if unused:
-        notes.append(f"{unused:,} at the borders are not used, so that splits do not overlap.")
+        notes.append(f"{unused:,} are not used, so that no split contains data of another.")
     if series_set.origin is None:  # windows may be alike without being copies
         copies = len(series_set) - len(np.unique(series_set.copies()))
         if copies:

@@ -32,7 +32,7 @@ STARTERS = {
 """Entries to begin with, by kind."""
 FAMILIES = {
     "oscillators": ("nn.unicornn", "nn.cornn", "nn.linoss"),
-    "gated networks": ("nn.lstm", "nn.layer_norm", "nn.light", "nn.fastrnn"),
+    "gated networks": ("nn.lstm", "nn.latch_gru", "nn.layer_norm", "nn.light", "nn.fastrnn"),
     "simple and independent units": ("nn.rnn", "nn.indrnn"),
     "linear recurrences": ("nn.lru", "nn.s4d", "nn.lmu"),
     "orthogonal and unitary": ("nn.orthogonal", "nn.unitary", "nn.spectral"),

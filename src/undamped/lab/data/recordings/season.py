@@ -164,14 +164,14 @@ class _Channel:
         # Regressors are in the order in which they are added; the dependent variable is last.
         table = np.column_stack([steps / len(values), *past, values[most:]])
         complete = ~np.isnan(table).any(1)
-        self.table, self.steps = table[complete], steps[complete]
-        self._products = self.table.T @ self.table
+        self.columns, self.steps = np.ascontiguousarray(table[complete].T), steps[complete]
+        self._has_all_steps = bool(complete.all())
+        self._products = self.columns @ self.columns.T
+        self.errors_without_season = self.errors(1)[0]
 
-    def errors(self, season: int = 1) -> tuple[np.ndarray, int]:
+    def errors(self, season: int) -> tuple[np.ndarray, int]:
         """Return the sums of squared errors with 0, 1, … lags, and the number of phases."""
-        phase = self.steps % season
-        counts = np.bincount(phase, minlength=season)
-        sums = np.stack([np.bincount(phase, column, season) for column in self.table.T])
+        counts, sums = self._sums_by_phase(season)
         occurs = counts > 0
         within = self._products - (sums[:, occurs] / counts[occurs]) @ sums[:, occurs].T
         # The last column of the Cholesky factor has the components along the orthogonalised
@@ -180,6 +180,18 @@ class _Channel:
         errors = np.cumsum(np.square(factor[::-1, -1]))[::-1]
         # With as many lags as a season has steps, the value one season ago is a regressor.
         return errors[1 : max(3, season) if season > 1 else None], int(occurs.sum())
+
+    def _sums_by_phase(self, season: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the number of steps of each phase, and their sums (columns, phases)."""
+        if not self._has_all_steps:
+            phase = self.steps % season
+            sums = [np.bincount(phase, column, season) for column in self.columns]
+            return np.bincount(phase, minlength=season), np.stack(sums)
+        cycles, rest = divmod(len(self.steps), season)
+        complete, last = np.split(self.columns, [cycles * season], axis=1)
+        sums = np.ones(cycles) @ complete.reshape(len(complete), cycles, season)
+        sums[:, :rest] += last
+        return cycles + (np.arange(season) < rest), sums
 
 
 def _evidence(channels: list[_Channel], season: int, fewest: int) -> tuple[float, float]:
@@ -196,7 +208,7 @@ def _evidence(channels: list[_Channel], season: int, fewest: int) -> tuple[float
         lags = np.arange(len(errors))
         penalties = count * np.log(np.maximum(errors, 1e-300)) + lags * np.log(count)
         order = int(penalties.argmin())
-        without, with_season = channel.errors()[0][order], errors[order]
+        without, with_season = channel.errors_without_season[order], errors[order]
         rest = count - 2 - order - (phases - 1)
         if rest < 1 or with_season <= 0:
             continue
