@@ -56,7 +56,7 @@ FEATURES = {
     "early decisions": (0, 850, 3),
     "QUANT, RDST, ensembles of auto": (0, 700, 6),
     "covariates, forecasters of statsforecast": (5, 810, 3),
-    "location-bank": (0, 130, 1),
+    "location-bank, two events": (0, 245, 2),
     "progress line by width, options as prose, file lock": (0, 75, 0),
 }
 MAX_LIBRARY_LINES += sum(library for library, _, _ in FEATURES.values())

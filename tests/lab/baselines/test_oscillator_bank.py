@@ -9,6 +9,7 @@ from undamped._base.contract import Batch, Clock, TaskShape
 from undamped._base.errors import OptionError
 from undamped.lab.baselines.bank.dynamics import DAMPING_RATIOS
 from undamped.lab.baselines.ridge import PENALTIES, fit_ridge
+from undamped.lab.benchmarks import two_events
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training import Run, fit
@@ -115,23 +116,8 @@ def test_a_stream_answers_as_a_pass_does(name):
 
 
 def test_locations_tell_which_of_two_events_came_first():
-    random = np.random.default_rng(0)
-    x, labels = random.normal(size=(160, 2, 200)), random.integers(0, 2, size=(2, 200))
-    for part in range(2):
-        for row, label in enumerate(labels[part]):
-            begin = random.integers(0, 80)
-            for start, fast in ((begin, label), (begin + random.integers(25, 60), 1 - label)):
-                wave = np.sin(np.arange(20) * (1.2 if fast else 0.5))
-                x[start : start + 20, part, row] += 2 * wave
-    inputs, targets = torch.from_numpy(x[..., None]).float(), torch.from_numpy(labels)
-    scores = []
-    for name in ("OscillatorBank", "LocationBank"):
-        torch.manual_seed(0)
-        model = getattr(undamped.lab.baselines, name)(TaskShape(1, 2), oscillators=150)
-        model.fit_closed_form([Batch(inputs[:, 0], targets[0])])
-        correct = model(Batch(inputs[:, 1])).argmax(1) == targets[1]
-        scores.append(float(correct.float().mean()))
-    assert scores[0] < 0.85 and scores[1] > 0.95
+    bank, locations = two_events.run(quick=True).records
+    assert bank.accuracy < 0.91 and locations.accuracy > 0.97
 
 
 def test_what_shares_a_batch_and_what_pads_it_changes_nothing():

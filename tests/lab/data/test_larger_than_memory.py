@@ -176,7 +176,8 @@ def test_training_needs_less_memory_than_its_file_has(tmp_path):
         str(Path(__file__).parents[2] / "support" / "limited_memory.py"),
         str(tmp_path),
     ]
-    done = subprocess.run(program, capture_output=True, text=True)
+    # A thread that cannot be started for want of memory would be waited for without end.
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["refused"] and report["size"] > 2 * LIMIT

@@ -162,10 +162,11 @@ class _Channel:
         past = [filled[most - lag : len(values) - lag] for lag in range(1, most + 1)]
         steps = np.arange(most, len(values))
         # Regressors are in the order in which they are added; the dependent variable is last.
-        table = np.column_stack([steps / len(values), *past, values[most:]])
-        complete = ~np.isnan(table).any(1)
-        self.columns, self.steps = np.ascontiguousarray(table[complete].T), steps[complete]
+        table = np.stack([steps / len(values), *past, values[most:]])
+        complete = ~np.isnan(table).any(0)
         self._has_all_steps = bool(complete.all())
+        self.columns = table if self._has_all_steps else table[:, complete]
+        self.steps = steps[complete]
         self._products = self.columns @ self.columns.T
         self.errors_without_season = self.errors(1)[0]
 
@@ -189,7 +190,7 @@ class _Channel:
             return np.bincount(phase, minlength=season), np.stack(sums)
         cycles, rest = divmod(len(self.steps), season)
         complete, last = np.split(self.columns, [cycles * season], axis=1)
-        sums = np.ones(cycles) @ complete.reshape(len(complete), cycles, season)
+        sums = complete.reshape(len(complete), cycles, season).sum(axis=1)
         sums[:, :rest] += last
         return cycles + (np.arange(season) < rest), sums
 
