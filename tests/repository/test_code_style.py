@@ -4,7 +4,6 @@ import ast
 import importlib
 import pkgutil
 import types
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,10 +70,8 @@ MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts): path
     for path in sorted(SOURCE.rglob("*.py"))
 }
-every = pytest.mark.parametrize("module", MODULES)
 
 
-@cache
 def nodes(module):
     return list(ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))))
 
@@ -98,11 +95,11 @@ def identifiers(node):
             return []
 
 
-def forbidden_names(module):
+def forbidden_names(module, tree):
     return sorted(
         {
             (node.lineno, name)
-            for node in nodes(module)
+            for node in tree
             for name in identifiers(node)
             if name.strip("_").lower() in FORBIDDEN and f"{module}:{name}" not in ALLOWED_NAMES
         }
@@ -149,10 +146,10 @@ def parameters(function):
     return sum(argument.arg not in ("self", "cls") for argument in every)
 
 
-def large_functions(module):
+def large_functions(module, tree):
     limits = (MAX_FUNCTION_LINES, MAX_COMPLEXITY, MAX_PARAMETERS)
     large = []
-    for node in nodes(module):
+    for node in tree:
         if isinstance(node, Function) and f"{module}:{node.name}" not in LARGE_FUNCTIONS:
             sizes = (length(node), complexity(node), parameters(node))
             if any(size > limit for size, limit in zip(sizes, limits, strict=True)):
@@ -160,14 +157,13 @@ def large_functions(module):
     return large
 
 
-@every
-def test_names_are_terms_of_the_field(module):
-    assert not forbidden_names(module), MODULES[module]
-
-
-@every
-def test_functions_are_small(module):
-    assert not large_functions(module), MODULES[module]
+def test_names_are_terms_of_the_field_and_functions_are_small():
+    problems = {}
+    for module, path in MODULES.items():
+        tree = nodes(module)
+        if names := [*forbidden_names(module, tree), *large_functions(module, tree)]:
+            problems[str(path)] = names
+    assert not problems
 
 
 @pytest.mark.parametrize(
