@@ -15,6 +15,7 @@ from undamped._base.contract import Batch, Forecast, TaskShape
 from undamped._base.errors import DataError, MissingPackageError, OptionError, UndampedError
 from undamped.lab.cli import main
 from undamped.lab.cli.next_steps import next_steps
+from undamped.lab.data.recordings import season
 from undamped.lab.data.recordings.bands import Bands
 from undamped.lab.data.recordings.grid import future_timestamps
 from undamped.lab.data.recordings.season import calendar_seasons, find_season
@@ -73,6 +74,26 @@ def test_noise_has_no_season(memory):
         for candidates in result:
             result[candidates] += find_season([values[:, None]], candidates) > 1
     assert max(result.values()) <= 5, result
+
+
+def test_series_with_few_values_have_no_season():
+    random = np.random.default_rng(0)
+    for steps, observed in ((30, 6), (100, 6), (400, 7), (2000, 8)):
+        values = np.full((steps, 1), np.nan)
+        values[random.choice(steps, observed, replace=False)] = random.normal(size=(observed, 1))
+        for candidates in (None, [], [2], [7], [5000]):
+            assert find_season([values], candidates) == 1
+
+
+def test_seasons_of_channels_with_and_without_gaps_are_computed_alike():
+    channel = season._Channel(np.random.default_rng(0).normal(size=997))
+    for steps in (1, 2, 7, 100, 330):
+        errors, phases = channel.errors(steps)
+        channel._has_all_steps = False
+        expected, count = channel.errors(steps)
+        channel._has_all_steps = True
+        assert phases == count
+        np.testing.assert_allclose(errors, expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize(

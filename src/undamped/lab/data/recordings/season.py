@@ -17,6 +17,7 @@ Reference:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -129,6 +130,8 @@ def _candidates(channels: list[np.ndarray], longest: int) -> list[int]:
         if most <= _EVERY_LAG:
             continue
         for values in (channel, np.diff(channel)):
+            if np.isfinite(values).sum() < _FEWEST_SEASONS:  # too few for a parabola
+                continue
             covariance = _autocovariance(values, most + 1)
             lags = np.arange(_EVERY_LAG, most)
             rising = covariance[lags] > covariance[lags - 1]
@@ -168,12 +171,23 @@ class _Channel:
         self.columns = table if self._has_all_steps else table[:, complete]
         self.steps = steps[complete]
         self._products = self.columns @ self.columns.T
-        self.errors_without_season = self.errors(1)[0]
 
-    def errors(self, season: int) -> tuple[np.ndarray, int]:
-        """Return the sums of squared errors with 0, 1, … lags, and the number of phases."""
+    @cached_property
+    def errors_without_season(self) -> np.ndarray:
+        """The sums of squared errors with 0, 1, … lags and no season."""
+        result = self.errors(1)
+        assert result is not None  # a season needs more steps
+        return result[0]
+
+    def errors(self, season: int) -> tuple[np.ndarray, int] | None:
+        """Return the sums of squared errors with 0, 1, … lags, and the number of phases.
+
+        None if there are fewer complete steps than coefficients.
+        """
         counts, sums = self._sums_by_phase(season)
         occurs = counts > 0
+        if len(self.steps) - int(occurs.sum()) < len(self.columns):
+            return None
         within = self._products - (sums[:, occurs] / counts[occurs]) @ sums[:, occurs].T
         # The last column of the Cholesky factor has the components along the orthogonalised
         # regressors: the error with the first few of them is the sum of the other squares.
@@ -203,9 +217,9 @@ def _evidence(channels: list[_Channel], season: int, fewest: int) -> tuple[float
     means = dof = 0
     for channel in channels:
         count = len(channel.steps)
-        if channel.length < fewest * season:
+        if channel.length < fewest * season or (result := channel.errors(season)) is None:
             continue
-        errors, phases = channel.errors(season)
+        errors, phases = result
         lags = np.arange(len(errors))
         penalties = count * np.log(np.maximum(errors, 1e-300)) + lags * np.log(count)
         order = int(penalties.argmin())
